@@ -1,0 +1,35 @@
+# make run    installs what is missing and serves the app
+# make test   installs what is missing and passes the tests
+# make check  ruff and mypy
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test check clean
+
+run: $(VENV)/run.stamp
+	$(BIN)/streamlit run app.py
+
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.chromium
+	$(BIN)/python -m pytest
+
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pagedviz needs Python 3.11 or newer; this is " + sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: requirements.txt | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements.txt
+	touch $@
+
+$(VENV)/dev.stamp: requirements-dev.txt requirements.txt | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements-dev.txt
+	touch $@ $(VENV)/run.stamp
+
+clean:
+	rm -rf $(VENV)
