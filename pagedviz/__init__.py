@@ -1,0 +1,1 @@
+"""pagedviz: watch a token find its block in a real paged KV cache."""

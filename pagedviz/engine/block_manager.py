@@ -1,0 +1,321 @@
+"""The block manager: the one object that changes. Each method is one operation of a serving engine's cache.
+
+After each atomic change it reports one event. It mutates all that belongs together first, so the invariants hold at
+every report. A method that cannot do its work raises a `CacheError` before it has changed anything.
+"""
+
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Tokens
+
+from pagedviz.engine import errors
+from pagedviz.engine.block_pool import BlockPool
+from pagedviz.engine.events import (
+    BlockAllocated,
+    BlockCopied,
+    BlockFreed,
+    BlockReleased,
+    BlockReloaded,
+    BlockShared,
+    BlockSpilled,
+    EntryRewritten,
+    Event,
+    SequenceAdded,
+    SequenceForked,
+    SequenceFreed,
+    Token,
+    TokenWritten,
+    WriteStopped,
+)
+from pagedviz.engine.policies import Profile
+from pagedviz.engine.sequence import Sequence
+from pagedviz.engine.snapshot import Snapshot
+
+
+class BlockManager:
+    """Maps each sequence's logical blocks to physical blocks.
+
+    `free_blocks` is the device pool's first free queue, head first (without the null block). `auto_spill` moves the
+    least recently scheduled sequences to the host when blocks run out, instead of refusing. `engine_step` is counted up
+    by whoever drives the manager; a written token stamps it on its sequence.
+    """
+
+    def __init__(
+        self,
+        *,
+        block_size: int,
+        num_blocks: int,
+        free_blocks: Iterable[int],
+        host_blocks: int,
+        profile: Profile,
+        auto_spill: bool,
+        report: Callable[[Event], None],
+    ) -> None:
+        self.block_size = block_size
+        self.pool = BlockPool(num_blocks, free_blocks)
+        self.host_pool = BlockPool(host_blocks, range(host_blocks))
+        self.profile = profile
+        self.auto_spill = auto_spill
+        self.sequences: dict[str, Sequence] = {}
+        self.pinned: set[int] = set()
+        self.engine_step = 0
+        self._report = report
+
+    # --- what a user can do ---
+
+    def add(self, seq_id: str, tokens: Tokens[Token]) -> None:
+        """Admit a sequence: take the blocks of its whole prompt, then write the prompt token by token."""
+        if seq_id in self.sequences:
+            raise errors.DuplicateSequence(seq_id=seq_id)
+        if not tokens:
+            raise errors.NoTokens(seq_id=seq_id)
+        needed = self._blocks_for(len(tokens))
+        self._make_room(seq_id, needed, alone=needed)
+        seq = self.sequences[seq_id] = Sequence(seq_id)
+        self._report(SequenceAdded(seq_id, len(tokens)))
+        for _ in range(needed):
+            self._allocate(seq, f"a prompt of {len(tokens)} needs ceil({len(tokens)} / {self.block_size}) = {needed}")
+        for token in tokens:
+            self._write(seq, token)
+
+    def append(self, seq_id: str, tokens: Tokens[Token]) -> None:
+        """Write more tokens. A block is taken by the first write after the last block filled up, not earlier."""
+        if not tokens:
+            raise errors.NoTokens(seq_id=seq_id)
+        self.reserve(seq_id, len(tokens))
+        seq = self.sequences[seq_id]
+        for token in tokens:
+            if seq.seq_len == len(seq.block_table) * self.block_size:
+                self._allocate(seq, "its last block is full" if seq.block_table else "it has no block yet")
+            else:
+                self._make_writable(seq)
+            self._write(seq, token)
+
+    def reserve(self, seq_id: str, num_tokens: int) -> None:
+        """Make sure that `num_tokens` more can be written to a resident sequence, or raise. Takes no block yet."""
+        seq = self._find(seq_id)
+        if not seq.is_resident:
+            raise errors.NotResident(seq_id=seq_id, host_blocks=seq.host_blocks)
+        alone = self._blocks_for(seq.seq_len + num_tokens)
+        needed = alone - len(seq.block_table)
+        if seq.seq_len % self.block_size and self.pool.ref_count[seq.device_blocks[-1]] > 1:
+            needed += 1  # the first write copies the shared tail
+        self._make_room(seq_id, needed, alone)
+
+    def fork(self, parent_id: str, seq_id: str) -> None:
+        """Make a sequence that shares every block of its parent, the partly filled one too. No block is taken."""
+        parent = self._find(parent_id)
+        if seq_id in self.sequences:
+            raise errors.DuplicateSequence(seq_id=seq_id)
+        if not self.profile.fork:
+            raise errors.ForkUnsupported(seq_id=seq_id, profile=self.profile.name)
+        child = self.sequences[seq_id] = Sequence(seq_id, last_scheduled=parent.last_scheduled)
+        self._report(SequenceForked(seq_id, parent_id, len(parent.block_table)))
+        for j in range(len(parent.block_table)):
+            self._share(child, parent, j)
+
+    def free(self, seq_id: str) -> None:
+        """Finish a sequence: let go of its blocks from the last to the first, and forget it."""
+        seq = self._find(seq_id)
+        freed = {"device": 0, "host": 0}
+        while seq.block_table:
+            self._release_last(seq, freed)
+        del self.sequences[seq_id]
+        self._report(SequenceFreed(seq_id))
+
+    def spill(self, seq_id: str) -> None:
+        """Move to the host all blocks of a sequence that no other resident sequence names: all of them, or none."""
+        seq = self._find(seq_id)
+        if not seq.device_blocks:
+            raise errors.AlreadySpilled(seq_id=seq_id)
+        blocks = self._movable(seq, self._residents() - {seq_id})
+        if not blocks:
+            raise errors.SharedWithResident(seq_id=seq_id, blocks=seq.device_blocks)
+        if len(blocks) > len(self.host_pool.free_blocks):
+            raise errors.NoFreeHostBlocks(
+                seq_id=seq_id,
+                needed=len(blocks),
+                free=len(self.host_pool.free_blocks),
+                total=self.host_pool.num_blocks,
+            )
+        self._spill_blocks(seq, blocks, f"{seq_id} was asked to leave the device")
+
+    def reload(self, seq_id: str) -> None:
+        """Bring all of a sequence's blocks back to the device, to whichever blocks are free."""
+        seq = self._find(seq_id)
+        if seq.is_resident:
+            raise errors.AlreadyResident(seq_id=seq_id)
+        self._make_room(seq_id, len(seq.host_blocks), alone=len(seq.block_table))
+        for host_block in seq.host_blocks:
+            self._reload_block(seq, host_block)
+
+    def snapshot(self) -> Snapshot:
+        """The state now, frozen."""
+        sequences = self.sequences.values()
+        return Snapshot(
+            block_size=self.block_size,
+            num_blocks=self.pool.num_blocks,
+            host_blocks=self.host_pool.num_blocks,
+            null_block=0 if self.profile.null_block else None,
+            block_tables={seq.seq_id: tuple(seq.block_table) for seq in sequences},
+            host_tables={seq.seq_id: tuple(seq.host_table) for seq in sequences},
+            tokens={seq.seq_id: tuple(seq.tokens) for seq in sequences},
+            last_scheduled={seq.seq_id: seq.last_scheduled for seq in sequences},
+            ref_counts={block: count for block, count in enumerate(self.pool.ref_count) if count},
+            host_ref_counts={block: count for block, count in enumerate(self.host_pool.ref_count) if count},
+            pinned=tuple(sorted(self.pinned)),
+            free_blocks=tuple(self.pool.free_blocks),
+            host_free_blocks=tuple(self.host_pool.free_blocks),
+        )
+
+    # --- the atomic changes ---
+
+    def _allocate(self, seq: Sequence, reason: str) -> None:
+        block = self.pool.take()
+        seq.name_block(block, "device")
+        self._report(BlockAllocated(seq.seq_id, len(seq.block_table) - 1, block, reason))
+
+    def _write(self, seq: Sequence, token: Token) -> None:
+        position = seq.seq_len
+        block = seq.block_table[position // self.block_size]
+        assert block is not None
+        offset = position % self.block_size
+        slot = block * self.block_size + offset
+        seq.tokens.append(token)
+        seq.last_scheduled = self.engine_step
+        self._report(TokenWritten(seq.seq_id, position, token, block, offset, slot, self.engine_step))
+
+    def _share(self, child: Sequence, parent: Sequence, j: int) -> None:
+        block, where, pool = self._entry(parent, j)
+        ref_count = pool.share(block)
+        tokens = parent.tokens[j * self.block_size : (j + 1) * self.block_size]
+        child.name_block(block, where)
+        child.tokens += tokens
+        self._report(BlockShared(child.seq_id, parent.seq_id, j, block, where, ref_count, tuple(tokens)))
+
+    def _make_writable(self, seq: Sequence) -> None:
+        j = len(seq.block_table) - 1
+        source = seq.block_table[j]
+        assert source is not None
+        if self.pool.ref_count[source] == 1:
+            return  # the last sharer writes in place
+        self._report(WriteStopped(seq.seq_id, j, source, self.pool.ref_count[source]))
+        target = self.pool.take()
+        self.pinned.add(target)
+        self._report(BlockCopied(seq.seq_id, j, source, target, seq.seq_len % self.block_size))
+        seq.block_table[j] = target
+        self.pinned.remove(target)
+        ref_count = self.pool.release(source)
+        self._report(EntryRewritten(seq.seq_id, j, source, target, ref_count))
+
+    def _release_last(self, seq: Sequence, freed: dict[str, int]) -> None:
+        j = len(seq.block_table) - 1
+        block, where, pool = self._entry(seq, j)
+        ref_count = pool.release(block)
+        seq.block_table.pop()
+        seq.host_table.pop()
+        del seq.tokens[j * self.block_size :]
+        if ref_count:
+            self._report(BlockReleased(seq.seq_id, j, block, where, ref_count, seq.seq_len))
+            return
+        queue_index = self.profile.free_order(freed[where], len(pool.free_blocks))
+        pool.put_back(block, queue_index)
+        freed[where] += 1
+        self._report(BlockFreed(seq.seq_id, j, block, where, queue_index, seq.seq_len))
+
+    def _spill_blocks(self, seq: Sequence, blocks: list[int], reason: str) -> None:
+        for block in blocks:
+            host_block = self.host_pool.take()
+            self.host_pool.ref_count[host_block] = self.pool.ref_count[block]
+            self.pool.ref_count[block] = 0
+            sharers = self._move_entries(block, "device", host_block)
+            queue_index = self.profile.free_order(0, len(self.pool.free_blocks))
+            self.pool.put_back(block, queue_index)
+            self._report(BlockSpilled(seq.seq_id, sharers, block, host_block, queue_index, reason))
+
+    def _reload_block(self, seq: Sequence, host_block: int) -> None:
+        block = self.pool.take()
+        self.pool.ref_count[block] = self.host_pool.ref_count[host_block]
+        self.host_pool.ref_count[host_block] = 0
+        sharers = self._move_entries(host_block, "host", block)
+        queue_index = self.profile.free_order(0, len(self.host_pool.free_blocks))
+        self.host_pool.put_back(host_block, queue_index)
+        self._report(BlockReloaded(seq.seq_id, sharers, block, host_block, queue_index))
+
+    # --- helpers ---
+
+    def _find(self, seq_id: str) -> Sequence:
+        if seq_id not in self.sequences:
+            raise errors.UnknownSequence(seq_id=seq_id, known=", ".join(self.sequences) or "none at all")
+        return self.sequences[seq_id]
+
+    def _blocks_for(self, num_tokens: int) -> int:
+        return -(-num_tokens // self.block_size)
+
+    def _entry(self, seq: Sequence, j: int) -> tuple[int, str, BlockPool]:
+        """Logical block j's physical block, the memory it is in, and that memory's pool."""
+        block = seq.block_table[j]
+        if block is not None:
+            return block, "device", self.pool
+        host_block = seq.host_table[j]
+        assert host_block is not None
+        return host_block, "host", self.host_pool
+
+    def _residents(self) -> set[str]:
+        return {seq.seq_id for seq in self.sequences.values() if seq.is_resident}
+
+    def _movable(self, seq: Sequence, residents: set[str]) -> list[int]:
+        """Device blocks of `seq` that none of `residents` names, in table order."""
+        kept = {block for other in residents for block in self.sequences[other].device_blocks}
+        return [block for block in seq.device_blocks if block not in kept]
+
+    def _move_entries(self, block: int, where: str, target: int) -> tuple[str, ...]:
+        """Point every entry that names `block` at `target` in the other memory; return whose entries they were."""
+        sharers = []
+        for seq in self.sequences.values():
+            source_row, target_row = seq.block_table, seq.host_table
+            if where == "host":
+                source_row, target_row = target_row, source_row
+            if block in source_row:
+                j = source_row.index(block)
+                source_row[j], target_row[j] = None, target
+                sharers.append(seq.seq_id)
+        return tuple(sharers)
+
+    def _make_room(self, seq_id: str, needed: int, alone: int) -> None:
+        """Raise unless `needed` blocks are free, or come free by spilling the least recently scheduled sequences.
+
+        `alone` is what the sequence takes with nobody else in the pool: more than the pool has can never fit.
+        """
+        free, total = len(self.pool.free_blocks), self.pool.num_blocks - self.profile.null_block
+        if needed <= free:
+            return
+        if alone > total:
+            raise errors.NeverFits(seq_id=seq_id, needed=alone, total=total)
+        plan = self._spill_plan(seq_id, needed - free) if self.auto_spill else None
+        if plan is None:
+            raise errors.NoFreeBlocks(seq_id=seq_id, needed=needed, free=free, total=total)
+        for victim, blocks in plan:
+            self._spill_blocks(victim, blocks, f"{seq_id} needs room and {victim.seq_id} was scheduled longest ago")
+
+    def _spill_plan(self, seq_id: str, missing: int) -> list[tuple[Sequence, list[int]]] | None:
+        """Which blocks of whom to spill so that `missing` more come free, least recently scheduled first.
+
+        None when the host has too little room or too few blocks can move. What `seq_id` names stays on the device.
+        """
+        residents = self._residents() | ({seq_id} & self.sequences.keys())
+        host_room = len(self.host_pool.free_blocks)
+        moved: set[int] = set()
+        plan: list[tuple[Sequence, list[int]]] = []
+        for victim in sorted(self.sequences.values(), key=lambda seq: seq.last_scheduled):
+            if len(moved) >= missing:
+                break
+            if victim.seq_id == seq_id:
+                continue
+            blocks = [block for block in self._movable(victim, residents - {victim.seq_id}) if block not in moved]
+            if not blocks or len(blocks) > host_room:
+                continue
+            residents.discard(victim.seq_id)
+            host_room -= len(blocks)
+            moved.update(blocks)
+            plan.append((victim, blocks))
+        return plan if len(moved) >= missing else None

@@ -1,0 +1,45 @@
+"""The physical blocks of one memory: who is free, in which order they go out, and how many entries name the rest."""
+
+from collections import deque
+from collections.abc import Iterable
+
+from pagedviz.engine.errors import BlockNotInUse
+
+
+class BlockPool:
+    """A free queue and a reference count for each block. The device has one pool, the host another.
+
+    `free_blocks` is head first: its first block goes out next. `ref_count[block]` counts the table entries (and pins)
+    that name the block; it is 0 exactly for the blocks in the queue, and for a null block, which is never handed out.
+    """
+
+    def __init__(self, num_blocks: int, free_blocks: Iterable[int]) -> None:
+        self.num_blocks = num_blocks
+        self.free_blocks: deque[int] = deque(free_blocks)
+        self.ref_count = [0] * num_blocks
+
+    def take(self) -> int:
+        """Pop the head of the free queue and return it with a `ref_count` of 1. The caller has made sure of room."""
+        block = self.free_blocks.popleft()
+        self.ref_count[block] = 1
+        return block
+
+    def share(self, block: int) -> int:
+        """Count one more entry that names `block`; return the new `ref_count`."""
+        self._must_be_in_use(block)
+        self.ref_count[block] += 1
+        return self.ref_count[block]
+
+    def release(self, block: int) -> int:
+        """Count one entry less; return the new `ref_count`. At 0 the caller puts the block back with `put_back`."""
+        self._must_be_in_use(block)
+        self.ref_count[block] -= 1
+        return self.ref_count[block]
+
+    def put_back(self, block: int, queue_index: int) -> None:
+        """Return a block that nobody names to the free queue, `queue_index` places behind its head."""
+        self.free_blocks.insert(queue_index, block)
+
+    def _must_be_in_use(self, block: int) -> None:
+        if self.ref_count[block] == 0:
+            raise BlockNotInUse(block=block)

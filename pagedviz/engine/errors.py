@@ -1,0 +1,71 @@
+"""What the cache cannot do: one exception a reason, carrying its numbers. Whoever raises one has changed nothing."""
+
+from typing import Any
+
+from pagedviz.engine import words
+
+
+class CacheError(Exception):
+    """An operation was refused and changed nothing. A subclass's docstring, filled with its numbers, is the sentence."""
+
+    def __init__(self, **numbers: Any) -> None:
+        self.numbers = numbers
+        super().__init__(words.fill(type(self).__doc__ or "", numbers))
+
+    @property
+    def sentence(self) -> str:
+        return str(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """{"error": class name, "sentence": what the screen shows, and the numbers by name}."""
+        return {"error": type(self).__name__, "sentence": self.sentence, **self.numbers}
+
+
+class NoFreeBlocks(CacheError):
+    """{seq_id} needs {needed:more device block}, and {free} of {total} are free. Free or spill a sequence first."""
+
+
+class NeverFits(CacheError):
+    """{seq_id} needs {needed} blocks by itself, and the whole device pool has {total}. Shorten it, or take a larger pool."""
+
+
+class NoFreeHostBlocks(CacheError):
+    """{seq_id} would move {needed:block} to the host, and {free} of {total} host blocks are free. All or none move."""
+
+
+class UnknownSequence(CacheError):
+    """There is no sequence {seq_id}; there is: {known}."""
+
+
+class DuplicateSequence(CacheError):
+    """There is a sequence {seq_id} already. Take another name, or append to it."""
+
+
+class NoTokens(CacheError):
+    """{seq_id} was given no token. One token at least is needed."""
+
+
+class NotResident(CacheError):
+    """{seq_id} is not on the device: a part of it is in host blocks [{host_blocks}]. Reload it first."""
+
+
+class AlreadyResident(CacheError):
+    """{seq_id} is on the device already, so there is nothing to reload."""
+
+
+class AlreadySpilled(CacheError):
+    """All blocks of {seq_id} are on the host already, so there is nothing to spill."""
+
+
+class SharedWithResident(CacheError):
+    """Nothing of {seq_id} can move: sequences that stay resident also name its device blocks [{blocks}]."""
+
+
+class ForkUnsupported(CacheError):
+    """Profile {profile} has no fork, so {seq_id} was not made: its tables only ever share full cached blocks, and
+    copy-on-write does not exist there. Choose vllm-v0, or say "fork": true in the cache
+    settings."""
+
+
+class BlockNotInUse(CacheError):
+    """Block {block} is free already; freeing it twice would hand it out twice."""

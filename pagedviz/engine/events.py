@@ -1,0 +1,191 @@
+"""What can happen to the cache: one frozen event an atomic change, in the past tense.
+
+An event's docstring is the sentence that the screen shows, with its fields filled in: one text, not two.
+An event holds every number that replay needs, so the log alone rebuilds each state (`replay.apply`).
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pagedviz.engine import words
+
+Token = str | int
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something happened."""
+
+    kinds: ClassVar[dict[str, type["Event"]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        Event.kinds[cls.__name__] = cls
+
+    @property
+    def kind(self) -> str:
+        return type(self).__name__
+
+    @property
+    def sentence(self) -> str:
+        """What happened and why, with ids, in the words of the class's docstring."""
+        return words.fill(type(self).__doc__ or "", vars(self))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, **dataclasses.asdict(self)}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> "Event":
+        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+        return Event.kinds[fields.pop("kind")](**fields)
+
+
+@dataclass(frozen=True)
+class SequenceAdded(Event):
+    """{seq_id} arrived with a prompt of {num_tokens:token}. Its block table is empty."""
+
+    seq_id: str
+    num_tokens: int
+
+
+@dataclass(frozen=True)
+class SequenceForked(Event):
+    """{seq_id} was forked from {parent}. It will name {parent}'s {num_blocks:block} and take none of its own."""
+
+    seq_id: str
+    parent: str
+    num_blocks: int
+
+
+@dataclass(frozen=True)
+class BlockAllocated(Event):
+    """{seq_id} took block {block}, the next out of the free queue, as logical block {logical_block}, because {reason}."""
+
+    seq_id: str
+    logical_block: int
+    block: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class BlockShared(Event):
+    """{seq_id} named {where} block {block} as its logical block {logical_block}, as {parent} does. Nothing was copied;
+    the block's ref_count is now {ref_count}."""
+
+    seq_id: str
+    parent: str
+    logical_block: int
+    block: int
+    where: str
+    ref_count: int
+    tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True)
+class TokenWritten(Event):
+    """{seq_id} wrote “{token}” at position {position}: offset {offset} of block {block}, which is slot {slot}."""
+
+    seq_id: str
+    position: int
+    token: Token
+    block: int
+    offset: int
+    slot: int
+    engine_step: int
+
+
+@dataclass(frozen=True)
+class WriteStopped(Event):
+    """{seq_id} may not write into block {block}: {ref_count} tables name it. It needs a copy of its own first."""
+
+    seq_id: str
+    logical_block: int
+    block: int
+    ref_count: int
+
+
+@dataclass(frozen=True)
+class BlockCopied(Event):
+    """Block {source} was copied to block {target}, the next out of the free queue: {num_slots:filled slot}, in every
+    layer. No table names block {target} yet."""
+
+    seq_id: str
+    logical_block: int
+    source: int
+    target: int
+    num_slots: int
+
+
+@dataclass(frozen=True)
+class EntryRewritten(Event):
+    """{seq_id}'s logical block {logical_block} now names block {target} instead of block {source}, whose ref_count
+    fell to {ref_count}."""
+
+    seq_id: str
+    logical_block: int
+    source: int
+    target: int
+    ref_count: int
+
+
+@dataclass(frozen=True)
+class BlockReleased(Event):
+    """{seq_id} let go of {where} block {block}. Others still name it: its ref_count is now {ref_count}."""
+
+    seq_id: str
+    logical_block: int
+    block: int
+    where: str
+    ref_count: int
+    num_tokens: int
+
+
+@dataclass(frozen=True)
+class BlockFreed(Event):
+    """{seq_id} let go of {where} block {block}. No table names it any more, so it went into the
+    {where} free queue at place {queue_index}."""
+
+    seq_id: str
+    logical_block: int
+    block: int
+    where: str
+    queue_index: int
+    num_tokens: int
+
+
+@dataclass(frozen=True)
+class SequenceFreed(Event):
+    """{seq_id} is gone. It owns nothing any more."""
+
+    seq_id: str
+
+
+@dataclass(frozen=True)
+class BlockSpilled(Event):
+    """Block {block} moved to host block {host_block}, because {reason}. Its old place went back to the free queue."""
+
+    seq_id: str
+    seq_ids: tuple[str, ...]
+    block: int
+    host_block: int
+    queue_index: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class BlockReloaded(Event):
+    """Host block {host_block} came back to the device as block {block}, the next out of the free queue, because
+    {seq_id} is wanted there."""
+
+    seq_id: str
+    seq_ids: tuple[str, ...]
+    block: int
+    host_block: int
+    queue_index: int
+
+
+@dataclass(frozen=True)
+class OperationRefused(Event):
+    """Refused: {op}. Nothing changed."""
+
+    op: str

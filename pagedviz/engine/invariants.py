@@ -1,0 +1,128 @@
+"""What must hold after every event. Each invariant is one function that yields a sentence for each way it is broken."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from pagedviz.engine import replay
+from pagedviz.engine.events import (
+    BlockReloaded,
+    BlockShared,
+    BlockSpilled,
+    Event,
+    OperationRefused,
+    SequenceForked,
+    TokenWritten,
+)
+from pagedviz.engine.snapshot import Row, Snapshot
+
+Invariant = Callable[[Snapshot, Event, Snapshot], Iterator[str]]
+
+
+def one_state(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """Every block is in exactly one state: null, free, or in use. The counts add up to the pool, device and host."""
+    null = {after.null_block} - {None}
+    yield from _one_state("device", after.num_blocks, null, after.free_blocks, set(after.ref_counts))
+    yield from _one_state("host", after.host_blocks, set(), after.host_free_blocks, set(after.host_ref_counts))
+
+
+def _one_state(
+    where: str, num_blocks: int, null: set[int | None], queue: tuple[int, ...], in_use: set[int]
+) -> Iterator[str]:
+    times = Counter(queue) + Counter(in_use) + Counter(null)
+    for block in range(num_blocks):
+        if times[block] != 1:
+            yield f"{where} block {block} is in {times[block]} states, not in one"
+    for block in times.keys() - set(range(num_blocks)):
+        yield f"{where} block {block} is outside the pool of {num_blocks}"
+
+
+def ref_count(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """`ref_count` is the number of table entries that name a block, plus its pins."""
+    yield from _ref_count("device", after.block_tables.values(), after.pinned, after.ref_counts)
+    yield from _ref_count("host", after.host_tables.values(), (), after.host_ref_counts)
+
+
+def _ref_count(
+    where: str, rows: Iterable[Row], pinned: tuple[int, ...], counts: Mapping[int, int]
+) -> Iterator[str]:
+    named = Counter(block for row in rows for block in row if block is not None) + Counter(pinned)
+    for block in sorted(named.keys() | counts.keys()):
+        count = counts.get(block, 0)
+        if named[block] != count:
+            yield f"{where} block {block} has ref_count {count}, and {named[block]} entries or pins name it"
+
+
+def once_per_table(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """A block occurs at most once in one table, and every entry is in exactly one memory."""
+    for seq_id, row in after.block_tables.items():
+        host_row = after.host_tables[seq_id]
+        for memory in (row, host_row):
+            for block, times in Counter(b for b in memory if b is not None).items():
+                if times > 1:
+                    yield f"{seq_id} names block {block} {times} times"
+        for j, places in enumerate(zip(row, host_row, strict=True)):
+            if places.count(None) != 1:
+                yield f"{seq_id}'s logical block {j} is in {2 - places.count(None)} memories, not in one"
+
+
+def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """A slot is written only when one table alone names its block, and right after the last filled slot."""
+    if not isinstance(event, TokenWritten):
+        return
+    count = after.ref_counts.get(event.block, 0)
+    if count != 1:
+        yield f"{event.seq_id} wrote slot {event.slot} of block {event.block}, whose ref_count is {count}"
+    row: Row = after.block_tables.get(event.seq_id, ())
+    j = event.position // after.block_size
+    if j >= len(row) or row[j] != event.block or event.slot != event.block * after.block_size + event.offset:
+        yield f"{event.seq_id}'s position {event.position} does not map to slot {event.slot}"
+
+
+def table_covers(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """A table has an entry for every token: len(table) >= ceil(seq_len / block_size)."""
+    for seq_id, row in after.block_tables.items():
+        needed = -(-after.seq_len(seq_id) // after.block_size)
+        if len(row) < needed:
+            yield f"{seq_id} has {after.seq_len(seq_id)} tokens and {len(row)} table entries, and needs {needed}"
+
+
+def lazy_fork(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """A fork takes no block, and a spill or reload keeps the number of distinct blocks."""
+    if isinstance(event, SequenceForked | BlockShared) and before.free_blocks != after.free_blocks:
+        yield f"{event.kind} changed the free queue"
+    if isinstance(event, BlockSpilled | BlockReloaded):
+        blocks_before = len(before.ref_counts) + len(before.host_ref_counts)
+        blocks_after = len(after.ref_counts) + len(after.host_ref_counts)
+        if blocks_before != blocks_after:
+            yield f"{event.kind} turned {blocks_before} blocks in use into {blocks_after}"
+
+
+def refused_changes_nothing(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """A refused operation leaves the whole state as it was."""
+    if isinstance(event, OperationRefused) and before != after:
+        yield f"the refused {event.op} changed the state"
+
+
+def replay_agrees(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """The event alone, applied to the state before, gives the state after: the log is complete."""
+    if replay.apply(before, event) != after:
+        yield f"replaying {event.kind} gives another state than the manager's"
+
+
+INVARIANTS: tuple[Invariant, ...] = (
+    one_state,
+    ref_count,
+    once_per_table,
+    write_alone,
+    table_covers,
+    lazy_fork,
+    refused_changes_nothing,
+    replay_agrees,
+)
+
+
+def broken(before: Snapshot, event: Event, after: Snapshot) -> list[str]:
+    """Each broken invariant as "name: what is wrong, with ids". Empty when all hold."""
+    return [
+        f"{invariant.__name__}: {sentence}" for invariant in INVARIANTS for sentence in invariant(before, event, after)
+    ]

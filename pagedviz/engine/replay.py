@@ -1,0 +1,173 @@
+"""The event log alone rebuilds every state: `apply` is each event's meaning as a pure function of the snapshot."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from pagedviz.engine import events
+from pagedviz.engine.events import Event
+from pagedviz.engine.snapshot import Row, Snapshot
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def apply(before: Snapshot, event: Event) -> Snapshot:
+    """The state after `event`. `before` is left as it is."""
+    change = _CHANGES.get(type(event))
+    return dataclasses.replace(before, **change(before, event)) if change else before
+
+
+def _with(mapping: Mapping[K, V], **changes: V) -> dict[Any, V]:
+    return {**mapping, **changes}
+
+
+def _counted(counts: Mapping[int, int], block: int, ref_count: int) -> dict[int, int]:
+    """The counts with one block's changed. A block in no use is not listed."""
+    changed = {b: count for b, count in counts.items() if b != block}
+    if ref_count:
+        changed[block] = ref_count
+    return dict(sorted(changed.items()))
+
+
+def _inserted(queue: tuple[int, ...], block: int, queue_index: int) -> tuple[int, ...]:
+    return (*queue[:queue_index], block, *queue[queue_index:])
+
+
+def _entry(row: Row, j: int, block: int | None) -> Row:
+    return (*row[:j], block, *row[j + 1 :])
+
+
+def _sequence_added(s: Snapshot, e: events.SequenceAdded) -> dict[str, Any]:
+    return {
+        "block_tables": _with(s.block_tables, **{e.seq_id: ()}),
+        "host_tables": _with(s.host_tables, **{e.seq_id: ()}),
+        "tokens": _with(s.tokens, **{e.seq_id: ()}),
+        "last_scheduled": _with(s.last_scheduled, **{e.seq_id: 0}),
+    }
+
+
+def _sequence_forked(s: Snapshot, e: events.SequenceForked) -> dict[str, Any]:
+    return {
+        "block_tables": _with(s.block_tables, **{e.seq_id: ()}),
+        "host_tables": _with(s.host_tables, **{e.seq_id: ()}),
+        "tokens": _with(s.tokens, **{e.seq_id: ()}),
+        "last_scheduled": _with(s.last_scheduled, **{e.seq_id: s.last_scheduled[e.parent]}),
+    }
+
+
+def _sequence_freed(s: Snapshot, e: events.SequenceFreed) -> dict[str, Any]:
+    names = ("block_tables", "host_tables", "tokens", "last_scheduled")
+    return {name: {k: v for k, v in getattr(s, name).items() if k != e.seq_id} for name in names}
+
+
+def _name_block(s: Snapshot, seq_id: str, block: int, where: str) -> dict[str, Any]:
+    device, host = (block, None) if where == "device" else (None, block)
+    return {
+        "block_tables": _with(s.block_tables, **{seq_id: (*s.block_tables[seq_id], device)}),
+        "host_tables": _with(s.host_tables, **{seq_id: (*s.host_tables[seq_id], host)}),
+    }
+
+
+def _block_allocated(s: Snapshot, e: events.BlockAllocated) -> dict[str, Any]:
+    return {
+        **_name_block(s, e.seq_id, e.block, "device"),
+        "ref_counts": _counted(s.ref_counts, e.block, 1),
+        "free_blocks": s.free_blocks[1:],
+    }
+
+
+def _block_shared(s: Snapshot, e: events.BlockShared) -> dict[str, Any]:
+    counts = "ref_counts" if e.where == "device" else "host_ref_counts"
+    return {
+        **_name_block(s, e.seq_id, e.block, e.where),
+        "tokens": _with(s.tokens, **{e.seq_id: s.tokens[e.seq_id] + e.tokens}),
+        counts: _counted(getattr(s, counts), e.block, e.ref_count),
+    }
+
+
+def _token_written(s: Snapshot, e: events.TokenWritten) -> dict[str, Any]:
+    return {
+        "tokens": _with(s.tokens, **{e.seq_id: (*s.tokens[e.seq_id], e.token)}),
+        "last_scheduled": _with(s.last_scheduled, **{e.seq_id: e.engine_step}),
+    }
+
+
+def _block_copied(s: Snapshot, e: events.BlockCopied) -> dict[str, Any]:
+    return {
+        "free_blocks": s.free_blocks[1:],
+        "pinned": tuple(sorted((*s.pinned, e.target))),
+        "ref_counts": _counted(s.ref_counts, e.target, 1),
+    }
+
+
+def _entry_rewritten(s: Snapshot, e: events.EntryRewritten) -> dict[str, Any]:
+    row = _entry(s.block_tables[e.seq_id], e.logical_block, e.target)
+    return {
+        "block_tables": _with(s.block_tables, **{e.seq_id: row}),
+        "pinned": tuple(block for block in s.pinned if block != e.target),
+        "ref_counts": _counted(s.ref_counts, e.source, e.ref_count),
+    }
+
+
+def _block_let_go(s: Snapshot, e: events.BlockReleased | events.BlockFreed, ref_count: int) -> dict[str, Any]:
+    counts = "ref_counts" if e.where == "device" else "host_ref_counts"
+    return {
+        "block_tables": _with(s.block_tables, **{e.seq_id: s.block_tables[e.seq_id][: e.logical_block]}),
+        "host_tables": _with(s.host_tables, **{e.seq_id: s.host_tables[e.seq_id][: e.logical_block]}),
+        "tokens": _with(s.tokens, **{e.seq_id: s.tokens[e.seq_id][: e.num_tokens]}),
+        counts: _counted(getattr(s, counts), e.block, ref_count),
+    }
+
+
+def _block_released(s: Snapshot, e: events.BlockReleased) -> dict[str, Any]:
+    return _block_let_go(s, e, e.ref_count)
+
+
+def _block_freed(s: Snapshot, e: events.BlockFreed) -> dict[str, Any]:
+    queue = "free_blocks" if e.where == "device" else "host_free_blocks"
+    return {**_block_let_go(s, e, 0), queue: _inserted(getattr(s, queue), e.block, e.queue_index)}
+
+
+def _moved(tables: Mapping[str, Row], seq_ids: tuple[str, ...], place: Mapping[str, int], block: int | None) -> Any:
+    return _with(tables, **{seq_id: _entry(tables[seq_id], place[seq_id], block) for seq_id in seq_ids})
+
+
+def _block_spilled(s: Snapshot, e: events.BlockSpilled) -> dict[str, Any]:
+    place = {seq_id: s.block_tables[seq_id].index(e.block) for seq_id in e.seq_ids}
+    return {
+        "block_tables": _moved(s.block_tables, e.seq_ids, place, None),
+        "host_tables": _moved(s.host_tables, e.seq_ids, place, e.host_block),
+        "host_ref_counts": _counted(s.host_ref_counts, e.host_block, s.ref_counts[e.block]),
+        "ref_counts": _counted(s.ref_counts, e.block, 0),
+        "host_free_blocks": s.host_free_blocks[1:],
+        "free_blocks": _inserted(s.free_blocks, e.block, e.queue_index),
+    }
+
+
+def _block_reloaded(s: Snapshot, e: events.BlockReloaded) -> dict[str, Any]:
+    place = {seq_id: s.host_tables[seq_id].index(e.host_block) for seq_id in e.seq_ids}
+    return {
+        "block_tables": _moved(s.block_tables, e.seq_ids, place, e.block),
+        "host_tables": _moved(s.host_tables, e.seq_ids, place, None),
+        "ref_counts": _counted(s.ref_counts, e.block, s.host_ref_counts[e.host_block]),
+        "host_ref_counts": _counted(s.host_ref_counts, e.host_block, 0),
+        "free_blocks": s.free_blocks[1:],
+        "host_free_blocks": _inserted(s.host_free_blocks, e.host_block, e.queue_index),
+    }
+
+
+_CHANGES: dict[type[Event], Callable[[Snapshot, Any], dict[str, Any]]] = {
+    events.SequenceAdded: _sequence_added,
+    events.SequenceForked: _sequence_forked,
+    events.SequenceFreed: _sequence_freed,
+    events.BlockAllocated: _block_allocated,
+    events.BlockShared: _block_shared,
+    events.TokenWritten: _token_written,
+    events.BlockCopied: _block_copied,
+    events.EntryRewritten: _entry_rewritten,
+    events.BlockReleased: _block_released,
+    events.BlockFreed: _block_freed,
+    events.BlockSpilled: _block_spilled,
+    events.BlockReloaded: _block_reloaded,
+}

@@ -1,0 +1,63 @@
+"""The whole state of the cache at one moment, frozen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pagedviz.engine.events import Token
+
+Row = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything the manager knows.
+
+    `block_tables` and `host_tables` have one entry per logical block, None where the block is in the other memory.
+    `ref_counts` lists the blocks in use only. `pinned` blocks are held for a copy and named by no table yet.
+    `free_blocks` is head first: the first goes out next.
+    """
+
+    block_size: int
+    num_blocks: int
+    host_blocks: int
+    null_block: int | None
+    block_tables: Mapping[str, Row]
+    host_tables: Mapping[str, Row]
+    tokens: Mapping[str, tuple[Token, ...]]
+    last_scheduled: Mapping[str, int]
+    ref_counts: Mapping[int, int]
+    host_ref_counts: Mapping[int, int]
+    pinned: tuple[int, ...]
+    free_blocks: tuple[int, ...]
+    host_free_blocks: tuple[int, ...]
+
+    def seq_len(self, seq_id: str) -> int:
+        """Tokens in the cache, the newest included."""
+        return len(self.tokens[seq_id])
+
+    def is_resident(self, seq_id: str) -> bool:
+        """All entries of the sequence are on the device, so a kernel may run over it."""
+        return all(block is None for block in self.host_tables[seq_id])
+
+    def filled(self, seq_id: str, logical_block: int) -> int:
+        """Filled slots of one logical block, 0 to block_size."""
+        return max(0, min(self.block_size, self.seq_len(seq_id) - logical_block * self.block_size))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "block_size": self.block_size,
+            "num_blocks": self.num_blocks,
+            "host_blocks": self.host_blocks,
+            "null_block": self.null_block,
+            "block_tables": {seq_id: list(row) for seq_id, row in self.block_tables.items()},
+            "host_tables": {seq_id: list(row) for seq_id, row in self.host_tables.items()},
+            "tokens": {seq_id: list(tokens) for seq_id, tokens in self.tokens.items()},
+            "seq_lens": {seq_id: len(tokens) for seq_id, tokens in self.tokens.items()},
+            "last_scheduled": dict(self.last_scheduled),
+            "ref_counts": {str(block): count for block, count in sorted(self.ref_counts.items())},
+            "host_ref_counts": {str(block): count for block, count in sorted(self.host_ref_counts.items())},
+            "pinned": list(self.pinned),
+            "free_blocks": list(self.free_blocks),
+            "host_free_blocks": list(self.host_free_blocks),
+        }

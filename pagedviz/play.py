@@ -1,0 +1,138 @@
+"""Plays a scenario's operations on a block manager and yields what happened, one atomic change at a time."""
+
+import dataclasses
+import random
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagedviz.engine import invariants
+from pagedviz.engine.block_manager import BlockManager
+from pagedviz.engine.errors import CacheError
+from pagedviz.engine.events import Event, OperationRefused, Token
+from pagedviz.engine.policies import PROFILES, Profile
+from pagedviz.engine.snapshot import Snapshot
+from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Generate, Op, Reload, Spill
+
+PROJECT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """A line of our own source: the one that reported an event or raised a refusal."""
+
+    file: str  # relative to the project
+    line: int
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One atomic change, before the kernels have run: the event, the state after it, and what the engine itself checks.
+
+    `op_index` counts the scenario's operations from 0. `broken` names each invariant that does not hold.
+    """
+
+    event: Event
+    snapshot: Snapshot
+    op_index: int
+    op: str
+    source: SourceLine
+    refused: dict[str, Any] | None
+    broken: tuple[str, ...]
+
+
+class Player:
+    """One block manager, driven by operations.
+
+    `sample(seq_id)` returns the model's next token of a sequence; it is called only after every earlier happening has
+    been taken from the iterator, so whoever consumes it may compute that token from what has happened.
+    """
+
+    def __init__(self, cache: CacheConfig, seed: int, sample: Callable[[str], Token]) -> None:
+        self.cache = cache
+        self.num_ops = 0
+        self._sample = sample
+        self._reported: list[tuple[Event, Snapshot, SourceLine]] = []
+        self.manager = BlockManager(
+            block_size=cache.block_size,
+            num_blocks=cache.num_blocks,
+            free_blocks=free_queue(cache, seed),
+            host_blocks=cache.host_blocks,
+            profile=profile(cache),
+            auto_spill=cache.auto_spill,
+            report=self._record,
+        )
+        self.base = self._before = self.manager.snapshot()
+
+    def perform(self, op: Op) -> Iterator[Happening]:
+        """Play one operation. A refused one yields a single `OperationRefused`, and the state is as it was."""
+        op_index, self.num_ops = self.num_ops, self.num_ops + 1
+        self.manager.engine_step = self.num_ops
+        try:
+            if isinstance(op, Generate):
+                self.manager.reserve(op.seq_id, op.num_tokens)
+                yield from self._take(op, op_index)
+                for _ in range(op.num_tokens):
+                    self.manager.append(op.seq_id, [self._sample(op.seq_id)])
+                    yield from self._take(op, op_index)
+            else:
+                self._call(op)
+                yield from self._take(op, op_index)
+        except CacheError as error:
+            self._reported.append((OperationRefused(str(op)), self.manager.snapshot(), _raised_at(error)))
+            yield from self._take(op, op_index, refused=error.to_json())
+
+    def _call(self, op: Op) -> None:
+        match op:
+            case Add(seq_id, tokens):
+                self.manager.add(seq_id, tokens)
+            case Append(seq_id, tokens):
+                self.manager.append(seq_id, tokens)
+            case Fork(parent, seq_id):
+                self.manager.fork(parent, seq_id)
+            case Free(seq_id):
+                self.manager.free(seq_id)
+            case Spill(seq_id):
+                self.manager.spill(seq_id)
+            case Reload(seq_id):
+                self.manager.reload(seq_id)
+
+    def _record(self, event: Event) -> None:
+        frame = sys._getframe(1)  # the line of the manager that reported
+        source = SourceLine(_relative(frame.f_code.co_filename), frame.f_lineno)
+        self._reported.append((event, self.manager.snapshot(), source))
+
+    def _take(self, op: Op, op_index: int, refused: dict[str, Any] | None = None) -> Iterator[Happening]:
+        reported, self._reported = self._reported, []
+        for event, snapshot, source in reported:
+            broken = tuple(invariants.broken(self._before, event, snapshot))
+            self._before = snapshot
+            yield Happening(event, snapshot, op_index, str(op), source, refused, broken)
+
+
+def profile(cache: CacheConfig) -> Profile:
+    """The cache's profile; "fork": true lets a profile fork that has no fork of its own."""
+    chosen = PROFILES[cache.profile]
+    return dataclasses.replace(chosen, fork=chosen.fork or cache.fork)
+
+
+def free_queue(cache: CacheConfig, seed: int) -> list[int]:
+    """The device's first free queue, head first: the profile's own order, or shuffled once as a used pool would be."""
+    blocks = list(range(1 if PROFILES[cache.profile].null_block else 0, cache.num_blocks))
+    if cache.scatter:
+        random.Random(seed).shuffle(blocks)
+    return blocks
+
+
+def _raised_at(error: CacheError) -> SourceLine:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    assert trace is not None
+    return SourceLine(_relative(trace.tb_frame.f_code.co_filename), trace.tb_lineno)
+
+
+def _relative(file: str) -> str:
+    return Path(file).relative_to(PROJECT).as_posix()

@@ -1,0 +1,139 @@
+"""What a run leaves behind: steps with their verdicts, to and from versioned JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pagedviz import scenario as scenarios
+from pagedviz.engine.events import Event
+from pagedviz.engine.snapshot import Snapshot
+from pagedviz.play import Happening, SourceLine
+from pagedviz.scenario import Scenario
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the kernels said about one state.
+
+    `max_error`: largest |paged - dense| over `compared` sequences and `num_layers` layers; None when it is not finite.
+    `broken`: a sentence for each broken invariant, of `num_invariants`. `milliseconds`: computing and comparing.
+    `weights`: attention weight of the newest token of the step's sequence, last layer, [num_heads][num_blocks]; each row
+    sums to 1. `failed`: the sequences whose error passed the tolerance or whose bytes differ from the log.
+    """
+
+    max_error: float | None
+    tolerance: float
+    compared: int
+    num_layers: int
+    broken: tuple[str, ...]
+    num_invariants: int
+    backend: str
+    milliseconds: float
+    weights: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)
+    failed: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.max_error is not None and self.max_error <= self.tolerance and not self.broken
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "max_error": self.max_error,
+            "tolerance": self.tolerance,
+            "compared": self.compared,
+            "num_layers": self.num_layers,
+            "invariants": list(self.broken),
+            "num_invariants": self.num_invariants,
+            "backend": self.backend,
+            "ms": round(self.milliseconds, 2),
+            "weights": dict(self.weights),
+            "failed_sequences": list(self.failed),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Check":
+        return Check(
+            max_error=data["max_error"],
+            tolerance=data["tolerance"],
+            compared=data["compared"],
+            num_layers=data["num_layers"],
+            broken=tuple(data["invariants"]),
+            num_invariants=data["num_invariants"],
+            backend=data["backend"],
+            milliseconds=data["ms"],
+            weights=data["weights"],
+            failed=tuple(data["failed_sequences"]),
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """One event, why, and where in our source it came from. A refused operation is a step that changed nothing."""
+
+    event: Event
+    op_index: int
+    op: str
+    source: SourceLine
+    refused: Mapping[str, Any] | None
+
+    @staticmethod
+    def of(happening: Happening) -> "Step":
+        return Step(happening.event, happening.op_index, happening.op, happening.source, happening.refused)
+
+    @property
+    def sentence(self) -> str:
+        return str(self.refused["sentence"]) if self.refused else self.event.sentence
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "event": self.event.to_json(),
+            "sentence": self.sentence,
+            "refused": self.refused,
+            "op_index": self.op_index,
+            "op": self.op,
+            "source": asdict(self.source),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Step":
+        return Step(
+            event=Event.from_json(data["event"]),
+            op_index=data["op_index"],
+            op=data["op"],
+            source=SourceLine(**data["source"]),
+            refused=data["refused"],
+        )
+
+
+def to_json(scenario: Scenario, backend: str, steps: Sequence[tuple[Step, Snapshot, Check | None]]) -> dict[str, Any]:
+    """A whole run. `ok` is true when every step has been checked and every verdict is good."""
+    return {
+        "pagedviz_trace": VERSION,
+        "ok": all(check is not None and check.ok for _, _, check in steps),
+        "backend": backend,
+        "scenario": scenario.to_json(),
+        "steps": [
+            {**step.to_json(), "snapshot": snapshot.to_json(), "check": check.to_json() if check else None}
+            for step, snapshot, check in steps
+        ],
+    }
+
+
+def parse(source: str | bytes) -> tuple[Scenario, list[Any]]:
+    """Read a trace from JSON text: the scenario that made it, and its recorded steps as plain data.
+
+    The steps are only claims until they have been computed again. Raises ScenarioError with one clear sentence.
+    """
+    try:
+        data = json.loads(source)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+        raise scenarios.ScenarioError("the file is not JSON in UTF-8, so it is no trace") from None
+    if not isinstance(data, dict) or data.get("pagedviz_trace") != VERSION:
+        raise scenarios.ScenarioError(f'the file is no trace: a trace says "pagedviz_trace": {VERSION}')
+    if not isinstance(data.get("steps"), list):
+        raise scenarios.ScenarioError('the trace has no list of "steps"')
+    return scenarios.from_json(data.get("scenario")), data["steps"]
