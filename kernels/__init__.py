@@ -1,0 +1,44 @@
+"""The kernels of PagedAttention, each beside a plain torch twin with the same signature.
+
+Read `reference.py` first: it says what each kernel means. Then, in the order in which a token meets them:
+`store_kv.py`, `paged_decode.py`, `copy_blocks.py`, `gather_blocks.py`. The package knows torch and triton, and nothing
+of pagedviz.
+"""
+
+import os
+import sys
+
+import torch
+
+# Triton reads this when it is imported and when `@triton.jit` decorates, so it is set before either happens.
+if not (torch.cuda.is_available() and torch.version.cuda) and "TRITON_INTERPRET" not in os.environ:
+    if sys.modules.get("triton") is not None:
+        raise ImportError(
+            "kernels: triton was imported before kernels on a machine without an NVIDIA GPU, too late to choose its "
+            "interpreter; import kernels first, or start Python with TRITON_INTERPRET=1"
+        )
+    os.environ["TRITON_INTERPRET"] = "1"
+
+from kernels.launch import USES_TRITON, backend_name, device
+from kernels.paged_prefill import paged_prefill
+from kernels.reference import dense_attention
+
+if USES_TRITON:
+    from kernels.copy_blocks import copy_blocks
+    from kernels.gather_blocks import gather_blocks, scatter_blocks
+    from kernels.paged_decode import paged_decode
+    from kernels.store_kv import store_kv
+else:
+    from kernels.reference import copy_blocks, gather_blocks, paged_decode, scatter_blocks, store_kv
+
+__all__ = [
+    "backend_name",
+    "copy_blocks",
+    "dense_attention",
+    "device",
+    "gather_blocks",
+    "paged_decode",
+    "paged_prefill",
+    "scatter_blocks",
+    "store_kv",
+]

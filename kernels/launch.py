@@ -1,0 +1,44 @@
+"""Which backend this machine has, and the lock that interpreted launches take in turn."""
+
+import threading
+from contextlib import AbstractContextManager
+
+import torch
+
+try:
+    import triton
+
+    HAS_TRITON = True
+except ImportError:
+    HAS_TRITON = False
+
+HAS_NVIDIA_GPU = torch.cuda.is_available() and torch.version.cuda is not None
+INTERPRETED: bool = HAS_TRITON and triton.knobs.runtime.interpret
+COMPILED: bool = HAS_TRITON and not INTERPRETED and HAS_NVIDIA_GPU
+USES_TRITON: bool = INTERPRETED or COMPILED
+
+# The interpreter patches `triton.language` while it runs a kernel: two threads would undo each other's patches.
+INTERPRETER_LOCK = threading.RLock()
+
+
+def backend_name() -> str:
+    """Say in words what computes a step on this machine: the line that the screen shows.
+
+    Returns "Triton, compiled, <GPU name>", "Triton interpreter, CPU" or "PyTorch blockwise, no Triton on this
+    platform".
+    """
+    if COMPILED:
+        return f"Triton, compiled, {torch.cuda.get_device_name()}"
+    if INTERPRETED:
+        return "Triton interpreter, CPU"
+    return "PyTorch blockwise, no Triton on this platform"
+
+
+def device() -> torch.device:
+    """Say where tensors for the kernels live: the GPU when the kernels are compiled, else the CPU."""
+    return torch.device("cuda") if COMPILED else torch.device("cpu")
+
+
+def launching(tensor: torch.Tensor) -> AbstractContextManager[object]:
+    """Hold what a launch on `tensor` needs: the interpreter's lock, or the tensor's GPU as the current one."""
+    return INTERPRETER_LOCK if INTERPRETED else torch.cuda.device(tensor.device)

@@ -1,0 +1,119 @@
+"""What every kernel means, in plain torch: read this first. It judges the kernels, and computes where Triton is not.
+
+softmax(q K^T * scale) V, where the keys and values of a sequence lie in blocks that its block table lists in order:
+token t of a sequence lives in block block_table[t // block_size], at offset t % block_size.
+"""
+
+import torch
+from torch import Tensor
+
+from kernels import checks
+from kernels.checks import Blocks
+
+
+def dense_attention(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> Tensor:
+    """Attend in float64 over keys and values that lie side by side: the answer that paging must not change.
+
+    q [num_queries, num_heads, head_dim]; k, v [num_keys, num_kv_heads, head_dim], any float dtype; query head h reads
+    KV head h // (num_heads // num_kv_heads). The queries are the last tokens of the sequence: query i sees the keys up
+    to and including num_keys - num_queries + i, and a query that sees none gives zeros. `scale` is 1 / sqrt(head_dim)
+    unless given. Returns float64 [num_queries, num_heads, head_dim]. Raises ValueError on shapes that do not fit.
+    """
+    if q.ndim != 3 or k.ndim != 3 or k.shape != v.shape or q.shape[2] != k.shape[2] or q.shape[1] % k.shape[1]:
+        raise ValueError(
+            f"dense_attention: q is {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}; they must be "
+            f"[num_queries, num_heads, head_dim] and twice [num_keys, num_kv_heads, head_dim], "
+            f"num_heads a multiple of num_kv_heads"
+        )
+    num_queries, num_heads, head_dim = q.shape
+    num_keys, num_kv_heads, _ = k.shape
+    scale = head_dim**-0.5 if scale is None else scale
+    k, v = (x.double().repeat_interleave(num_heads // num_kv_heads, dim=1) for x in (k, v))
+    scores = torch.einsum("qhd,khd->hqk", q.double(), k) * scale
+    last_seen = torch.arange(num_queries, device=q.device) + num_keys - num_queries
+    seen = torch.arange(num_keys, device=q.device) <= last_seen[:, None]
+    weights = scores.masked_fill(~seen, float("-inf")).softmax(dim=-1)
+    out = torch.einsum("hqk,khd->qhd", weights, v)
+    return out.masked_fill((last_seen < 0)[:, None, None], 0.0)
+
+
+def paged_decode(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_tables: Tensor,
+    seq_lens: Tensor,
+    scale: float | None = None,
+    *,
+    window: int | None = None,
+    softcap: float | None = None,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+    tokens_per_tile: int | None = None,
+) -> Tensor:
+    """Attend from one new token per sequence to its keys and values, one block of its block table after another.
+
+    Shapes, errors and meaning are those of `kernels.paged_decode`. Always takes one block at a time: `tokens_per_tile`
+    is how a kernel cuts its work, and changes no result.
+
+    When a block brings a larger score, what was summed before is scaled down to it; the papers call the running maximum
+    m and the running sum l (Milakov and Gimelshein, arXiv 1805.02867).
+    """
+    checks.paged_decode(q, k_cache, v_cache, block_tables, seq_lens, tokens_per_tile)
+    checks.options("paged_decode", window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale)
+    num_seqs, num_heads, head_dim = q.shape
+    _, block_size, num_kv_heads, _ = k_cache.shape
+    scale = head_dim**-0.5 if scale is None else scale
+    grouped = q.float().reshape(num_seqs, num_kv_heads, num_heads // num_kv_heads, head_dim)
+    out = torch.zeros_like(grouped)
+    for seq, seq_len in enumerate(seq_lens.tolist()):
+        running_max = torch.full_like(grouped[seq, :, :, 0], float("-inf"))
+        running_sum = torch.zeros_like(running_max)
+        acc = torch.zeros_like(out[seq])
+        for first in range(0, seq_len, block_size):
+            block = int(block_tables[seq, first // block_size])
+            mine = min(block_size, seq_len - first)
+            key = k_cache[block, :mine].float()
+            value = v_cache[block, :mine].float()
+            score = torch.einsum("hgd,thd->hgt", grouped[seq], key) * scale
+            new_max = torch.maximum(running_max, score.amax(dim=-1))
+            weight = torch.exp(score - new_max[..., None])
+            shrink = torch.exp(running_max - new_max)
+            running_sum = running_sum * shrink + weight.sum(dim=-1)
+            running_max = new_max
+            acc = acc * shrink[..., None] + torch.einsum("hgt,thd->hgd", weight, value)
+        if seq_len > 0:
+            out[seq] = acc / running_sum[..., None]
+    return out.reshape(q.shape).to(q.dtype)
+
+
+def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slot_mapping: Tensor) -> None:
+    """Write each token's key and value into its slot. Shapes, errors and meaning are those of `kernels.store_kv`."""
+    checks.store_kv(k, v, k_cache, v_cache, slot_mapping)
+    block_size = k_cache.shape[1]
+    for token, slot in enumerate(slot_mapping.tolist()):
+        if slot >= 0:
+            k_cache[slot // block_size, slot % block_size] = k[token]
+            v_cache[slot // block_size, slot % block_size] = v[token]
+
+
+def copy_blocks(k_cache: Tensor, v_cache: Tensor, source_blocks: Blocks, target_blocks: Blocks) -> None:
+    """Copy whole blocks, K and V. Shapes, errors and meaning are those of `kernels.copy_blocks`."""
+    sources, targets = checks.copy_blocks(k_cache, v_cache, source_blocks, target_blocks)
+    for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+        k_cache[target] = k_cache[source]
+        v_cache[target] = v_cache[source]
+
+
+def gather_blocks(cache: Tensor, blocks: Blocks, out: Tensor | None = None) -> Tensor:
+    """Pack scattered blocks side by side. Shapes, errors and meaning are those of `kernels.gather_blocks`."""
+    blocks, out = checks.gather_blocks(cache, blocks, out)
+    for i, block in enumerate(blocks.tolist()):
+        out[i] = cache[block]
+    return out
+
+
+def scatter_blocks(cache: Tensor, blocks: Blocks, values: Tensor) -> None:
+    """Put packed blocks back. Shapes, errors and meaning are those of `kernels.scatter_blocks`."""
+    for i, block in enumerate(checks.scatter_blocks(cache, blocks, values).tolist()):
+        cache[block] = values[i]
