@@ -195,14 +195,14 @@ def parse(source: str | bytes) -> Scenario:
         raise ScenarioError("the file is not text in UTF-8, so it is no scenario") from None
     except (json.JSONDecodeError, RecursionError) as error:
         where = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise ScenarioError(f"the file is not JSON{where}; a scenario begins with {{\"pagedviz\": 1") from None
+        raise ScenarioError(f'the file is not JSON{where}; a scenario begins with {{"pagedviz": 1') from None
     return from_json(data)
 
 
 def from_json(data: Any) -> Scenario:
     """Read a scenario from parsed JSON; raise ScenarioError with one clear sentence when it is wrong."""
     if not isinstance(data, dict):
-        raise ScenarioError(f"a scenario is an object like {{\"pagedviz\": 1, \"ops\": [...]}}, not {_show(data)}")
+        raise ScenarioError(f'a scenario is an object like {{"pagedviz": 1, "ops": [...]}}, not {_show(data)}')
     if "pagedviz" not in data:
         raise ScenarioError('"pagedviz" is missing; a scenario says "pagedviz": 1')
     if data["pagedviz"] != VERSION or isinstance(data["pagedviz"], bool):
@@ -285,7 +285,9 @@ def tokens_from_text(source: str, where: str = "text") -> tuple[Token, ...]:
 
 def _op(data: Any, where: str) -> Op:
     if not isinstance(data, dict):
-        raise ScenarioError(f'{where} is {_show(data)}; an operation is an object like {{"append": "A", "text": "..."}}')
+        raise ScenarioError(
+            f'{where} is {_show(data)}; an operation is an object like {{"append": "A", "text": "..."}}'
+        )
     verbs = [verb for verb in _VERBS if verb in data]
     if len(verbs) != 1:
         found = ", ".join(verbs) if verbs else _show(data)
@@ -317,9 +319,7 @@ def _tokens(tokens: tuple[Any, ...], where: str) -> tuple[Token, ...]:
         if isinstance(token, bool) or not isinstance(token, str | int):
             raise ScenarioError(f"{where}[{i}] is {_show(token)}; a token is a string or an integer")
         if isinstance(token, str) and not 0 < len(token) <= MAX_TOKEN_CHARACTERS:
-            raise ScenarioError(
-                f"{where}[{i}] has {len(token):,} characters; a token has 1 to {MAX_TOKEN_CHARACTERS}"
-            )
+            raise ScenarioError(f"{where}[{i}] has {len(token):,} characters; a token has 1 to {MAX_TOKEN_CHARACTERS}")
         if isinstance(token, int) and not -(2**53) < token < 2**53:
             raise ScenarioError(f"{where}[{i}] is {_show(token)}; an integer token lies between -2**53 and 2**53")
     return tokens

@@ -42,9 +42,7 @@ def ref_count(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
     yield from _ref_count("host", after.host_tables.values(), (), after.host_ref_counts)
 
 
-def _ref_count(
-    where: str, rows: Iterable[Row], pinned: tuple[int, ...], counts: Mapping[int, int]
-) -> Iterator[str]:
+def _ref_count(where: str, rows: Iterable[Row], pinned: tuple[int, ...], counts: Mapping[int, int]) -> Iterator[str]:
     named = Counter(block for row in rows for block in row if block is not None) + Counter(pinned)
     for block in sorted(named.keys() | counts.keys()):
         count = counts.get(block, 0)

@@ -1,0 +1,162 @@
+"""What a lesson is: a generator whose code between two pages is what happens, and whose pages are what is said.
+
+    def lesson(run):
+        yield Page("Two words", "...")          # said of the empty cache
+        run.add("A", "Four score")               # happens next, step by step
+        yield Page("They landed", f"... block {run.state.block_tables['A'][0]} ...")
+
+A page's question is asked before the code behind it runs, and its answer is computed from the state that follows.
+Nothing here draws; the app and the command line both play what `load` returns.
+"""
+
+import importlib
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pagedviz import scenario
+from pagedviz.engine.events import Event, Token
+from pagedviz.engine.snapshot import Snapshot
+from pagedviz.play import Player
+from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Op, Reload, Scenario, ScenarioError, Spill
+
+LESSONS = Path(__file__).parent.parent / "lessons"
+
+
+@dataclass(frozen=True)
+class After:
+    """What a question is graded from: the state before it, what happened next, and the state after."""
+
+    before: Snapshot
+    events: tuple[Event, ...]
+    after: Snapshot
+
+    def first(self, kind: str) -> Any:
+        """The first event of a kind that happened, or None."""
+        return next((event for event in self.events if event.kind == kind), None)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prediction that the learner enters before the next step runs.
+
+    `answer` reads it off what follows; `explain` says why, with the actual numbers. With `choices` the learner picks one,
+    else types a whole number (`unit` says of what).
+    """
+
+    text: str
+    answer: Callable[[After], int | str]
+    explain: Callable[[After], str]
+    choices: tuple[str, ...] = ()
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What is said at one moment: one claim, in Markdown."""
+
+    title: str
+    text: str
+    question: Question | None = None
+
+
+@dataclass(frozen=True)
+class PlacedPage:
+    """A page and when it is shown: from state `step` on, until the next page. Its question is graded at `graded_at`."""
+
+    page: Page
+    step: int
+    graded_at: int
+    outcome: After
+
+    @property
+    def answer(self) -> int | str:
+        assert self.page.question is not None
+        return self.page.question.answer(self.outcome)
+
+    @property
+    def explanation(self) -> str:
+        assert self.page.question is not None
+        return self.page.question.explain(self.outcome)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson with its seed filled in: a scenario that anyone can run, and the pages beside it."""
+
+    name: str
+    title: str
+    claim: str
+    scenario: Scenario
+    pages: tuple[PlacedPage, ...]
+
+    def page_at(self, step: int) -> PlacedPage:
+        return [placed for placed in self.pages if placed.step <= step][-1]
+
+
+class Run:
+    """What a lesson writes on: each call is one operation of the scenario, played at once on a real block manager."""
+
+    def __init__(self, cache: CacheConfig, seed: int) -> None:
+        self.cache = cache
+        self.random = random.Random(seed)  # for what a new seed should change
+        self.ops: list[Op] = []
+        self.events: list[Event] = []
+        self._player = Player(cache, seed, _no_model)
+        self.state = self._player.base
+
+    def add(self, seq_id: str, text: str | Sequence[Token]) -> None:
+        self._do(Add(seq_id, _tokens(text)))
+
+    def append(self, seq_id: str, text: str | Sequence[Token]) -> None:
+        self._do(Append(seq_id, _tokens(text)))
+
+    def fork(self, parent: str, seq_id: str) -> None:
+        self._do(Fork(parent, seq_id))
+
+    def spill(self, seq_id: str) -> None:
+        self._do(Spill(seq_id))
+
+    def reload(self, seq_id: str) -> None:
+        self._do(Reload(seq_id))
+
+    def free(self, seq_id: str) -> None:
+        self._do(Free(seq_id))
+
+    def _do(self, op: Op) -> None:
+        self.ops.append(op)
+        for happening in self._player.perform(op):
+            self.events.append(happening.event)
+            self.state = happening.snapshot
+
+
+def names() -> list[str]:
+    """All lessons, in order: the file names without their ending."""
+    return sorted(path.stem for path in LESSONS.glob("[0-9][0-9]_*.py"))
+
+
+def load(name: str, seed: int | None = None) -> Lesson:
+    """Play a lesson through. Another seed shuffles the pool another way, so its questions have other answers."""
+    module = importlib.import_module(f"lessons.{name}")
+    seed = module.SEED if seed is None else seed
+    run = Run(module.CACHE, seed)
+    said: list[tuple[Page, int, Snapshot]] = []
+    for page in module.lesson(run):
+        said.append((page, len(run.events), run.state))
+    ends = [(step, state) for _, step, state in said[1:]] + [(len(run.events), run.state)]
+    pages = tuple(
+        PlacedPage(page, step, end, After(before, tuple(run.events[step:end]), after))
+        for (page, step, before), (end, after) in zip(said, ends, strict=True)
+    )
+    played = replace(scenario.Scenario(seed, module.CACHE), ops=tuple(run.ops))
+    return Lesson(name, module.TITLE, module.CLAIM, played, pages)
+
+
+def _tokens(text: str | Sequence[Token]) -> tuple[Token, ...]:
+    return scenario.tokens_from_text(text) if isinstance(text, str) else tuple(text)
+
+
+def _no_model(seq_id: str) -> Token:
+    raise ScenarioError(f"a lesson gives the tokens itself; {seq_id} cannot generate any here")

@@ -1,0 +1,236 @@
+"""The app's side of the compute process: starts it, gives it runs, keeps what it answers, and starts it again if it dies.
+
+Imports no torch. One `ComputeClient` serves all sessions of a server; sessions that run the same scenario share its run.
+"""
+
+import atexit
+import json
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pagedviz.play import PROJECT
+from pagedviz.scenario import Scenario
+from pagedviz.trace import Check, Step
+
+WORKER = (sys.executable, "-m", "pagedviz.runtime.worker")
+MAX_CRASHES = 3  # a run that ended the process this often is not tried again
+KEPT_RUNS = 32  # finished runs that no session looks at are kept for the next one
+
+
+@dataclass
+class ComputedRun:
+    """What has been computed of one scenario. `checks[k]` belongs to the state after k steps; both lists only grow.
+
+    `notice` is a sentence when the compute process stopped under this run; `failed` one when it was given up.
+    """
+
+    key: str
+    scenario: Scenario
+    steps: list[Step] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    finished_ops: int = 0
+    notice: str = ""
+    failed: str = ""
+    crashes: list[int] = field(default_factory=list)  # after how many computed states the process stopped, each time
+    life: int = -1  # which start of the process holds its state; -1: none
+    computed: int = 0  # states that this life of it has computed
+    holders: int = 0
+
+    @property
+    def done(self) -> bool:
+        return bool(self.failed) or self.finished_ops == len(self.scenario.ops) and bool(self.checks)
+
+
+class Held:
+    """A session's hold on a run. The run may be dropped once nobody holds it."""
+
+    def __init__(self, client: "ComputeClient", run: ComputedRun) -> None:
+        self.run = run
+        run.holders += 1
+        self._let_go = weakref.finalize(self, client._let_go, run)
+
+    def let_go(self) -> None:
+        self._let_go()
+
+
+class ComputeClient:
+    """Runs scenarios in the compute process. Every method returns at once; results arrive in the runs."""
+
+    def __init__(self, command: Sequence[str] = WORKER) -> None:
+        self.backend = ""  # which backend computes, in words; empty until the process has started
+        self.unavailable = ""  # a sentence, when the process does not start
+        self._command = command
+        self._lock = threading.RLock()
+        self._runs: OrderedDict[str, ComputedRun] = OrderedDict()
+        self._names = 0
+        self._life = 0
+        self._failed_starts = 0
+        self._closed = False
+        self._start()
+        atexit.register(self.close)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def hold(self, scenario: Scenario, previous: Held | None = None) -> Held:
+        """Compute a scenario, or share the run that does.
+
+        `previous` is what the session held before. When the new scenario only continues it and nobody else looks, the
+        run is continued where it stands; otherwise what both have in common is shown at once and computed again.
+        """
+        with self._lock:
+            for run in list(self._runs.values()):
+                if run.scenario == scenario and not run.failed:
+                    self._runs.move_to_end(run.key)
+                    return Held(self, run)
+            if previous is not None and self._continues(previous.run, scenario):
+                run = previous.run
+                more, run.scenario = scenario.ops[len(run.scenario.ops) :], scenario
+                self._send({"extend": run.key, "ops": [op.to_json() for op in more]})
+                return Held(self, run)
+            self._names += 1
+            run = ComputedRun(f"run-{self._names}", scenario, failed=self.unavailable)
+            if previous is not None:
+                _share_beginning(run, previous.run)
+            self._runs[run.key] = run
+            held = Held(self, run)
+            self._open(run)
+            self._drop_unheld()
+            return held
+
+    def stop(self, run: ComputedRun) -> None:
+        """Compute no more of a run; what has been computed stays."""
+        with self._lock:
+            if not run.done:
+                run.failed = "Checking was stopped. What has been checked stays."
+                self._send({"close": run.key})
+
+    def close(self) -> None:
+        """End the compute process."""
+        with self._lock:
+            self._closed = True
+            self._process.kill()
+
+    # --- the process ---
+
+    def _start(self) -> None:
+        self._life += 1
+        self._computing = ""
+        self._error = ""
+        self._said_hello = False
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT, text=True, encoding="utf-8"
+        )
+        threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            answer = json.loads(line)
+            with self._lock:
+                self._take(answer)
+        process.wait()
+        with self._lock:
+            if not self._closed:
+                self._restart(process.returncode)
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        if "backend" in answer:
+            self.backend, self._said_hello = answer["backend"], True
+        elif "computing" in answer:
+            self._computing = answer["computing"]
+        elif "error" in answer:
+            self._error = answer["error"]
+        elif (run := self._runs.get(answer["run"])) is None or run.life != self._life:
+            return  # dropped meanwhile
+        elif "finished_ops" in answer:
+            run.finished_ops = answer["finished_ops"]
+        else:
+            index = answer["index"]
+            run.computed = index + 1
+            run.checks[index : index + 1] = [Check.from_json(answer["check"])]
+            if index:
+                run.steps[index - 1 : index] = [Step.from_json(answer["step"])]
+
+    def _restart(self, returncode: int) -> None:
+        cause = self._error or (
+            f"ended by {signal.Signals(-returncode).name}" if returncode < 0 else f"exit code {returncode}"
+        )
+        self._failed_starts = 0 if self._said_hello else self._failed_starts + 1
+        if self._failed_starts >= MAX_CRASHES:
+            self.unavailable = (
+                f"The compute process does not start ({cause}); the server's log says why. Nothing is checked."
+            )
+            for run in self._runs.values():
+                run.failed = run.failed or self.unavailable
+            return
+        culprit = self._runs.get(self._computing)
+        if culprit is not None:
+            culprit.crashes.append(culprit.computed)
+            if culprit.crashes.count(culprit.computed) >= MAX_CRASHES:
+                culprit.failed = (
+                    f"The compute process stopped {MAX_CRASHES} times at the same step of this run ({cause}), "
+                    "so it is not tried again. What has been checked stays."
+                )
+        self._start()
+        for run in list(self._runs.values()):
+            if not run.done and run.holders:
+                run.notice = (
+                    f"The compute process stopped ({cause}). It was started again, and this run is computed anew."
+                )
+                self._open(run)
+
+    def _open(self, run: ComputedRun) -> None:
+        run.life, run.computed = self._life, 0
+        self._send({"open": run.key, "seed": run.scenario.seed, "cache": run.scenario.to_json()["cache"]})
+        self._send({"extend": run.key, "ops": [op.to_json() for op in run.scenario.ops]})
+
+    def _send(self, command: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(command) + "\n")
+            self._process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            pass  # it has just died: the reader notices, starts it again, and opens every run anew
+
+    # --- holding ---
+
+    def _continues(self, run: ComputedRun, scenario: Scenario) -> bool:
+        same = (run.scenario.seed, run.scenario.cache) == (scenario.seed, scenario.cache)
+        begins = scenario.ops[: len(run.scenario.ops)] == run.scenario.ops
+        alive = run.life == self._life and self._process.poll() is None and run.key in self._runs
+        return same and begins and alive and not run.failed and run.holders <= 1
+
+    def _let_go(self, run: ComputedRun) -> None:
+        with self._lock:
+            run.holders -= 1
+            self._drop_unheld()
+
+    def _drop_unheld(self) -> None:
+        unheld = [run for run in self._runs.values() if not run.holders]
+        surplus = unheld[: max(0, len(unheld) - KEPT_RUNS)]
+        for run in surplus + [run for run in unheld if not run.done]:
+            if self._runs.pop(run.key, None) is not None:
+                self._send({"close": run.key})
+
+
+def _share_beginning(run: ComputedRun, other: ComputedRun) -> None:
+    """Show at once what a run with the same beginning has computed; the same steps are computed again all the same."""
+    if (run.scenario.seed, run.scenario.cache) != (other.scenario.seed, other.scenario.cache):
+        return
+    common = 0
+    for mine, theirs in zip(run.scenario.ops, other.scenario.ops, strict=False):
+        if mine != theirs:
+            break
+        common += 1
+    shared = [step for step in other.steps if step.op_index < common]
+    run.steps = shared
+    run.checks = other.checks[: len(shared) + 1]

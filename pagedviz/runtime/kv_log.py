@@ -1,0 +1,55 @@
+"""The plain log: what each sequence's K and V are, kept apart from the cache and without any block. It judges the cache."""
+
+import torch
+from torch import Tensor
+
+from pagedviz.engine.events import (
+    BlockFreed,
+    BlockReleased,
+    BlockShared,
+    Event,
+    SequenceAdded,
+    SequenceForked,
+    SequenceFreed,
+)
+
+
+class LoggedSequence:
+    """One sequence, token after token: `q`, `k`, `v` are lists by layer of [seq_len, heads, head_dim]; `x` is the last
+    hidden state of each token, [seq_len, hidden]."""
+
+    def __init__(self, num_layers: int) -> None:
+        self.q: list[list[Tensor]] = [[] for _ in range(num_layers)]
+        self.k: list[list[Tensor]] = [[] for _ in range(num_layers)]
+        self.v: list[list[Tensor]] = [[] for _ in range(num_layers)]
+        self.x: list[Tensor] = []
+
+    def rows(self) -> list[list[Tensor]]:
+        """Every list that grows by one element a token."""
+        return [*self.q, *self.k, *self.v, self.x]
+
+    def stacked_kv(self, layer: int) -> tuple[Tensor, Tensor]:
+        return torch.stack(self.k[layer]), torch.stack(self.v[layer])
+
+
+class KVLog:
+    """The logs of all sequences. Tokens are appended by the runner; events share and shorten what is there."""
+
+    def __init__(self, num_layers: int) -> None:
+        self.num_layers = num_layers
+        self.sequences: dict[str, LoggedSequence] = {}
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case SequenceAdded() | SequenceForked():
+                self.sequences[event.seq_id] = LoggedSequence(self.num_layers)
+            case BlockShared():
+                child, parent = self.sequences[event.seq_id], self.sequences[event.parent]
+                first = len(child.x)
+                for mine, theirs in zip(child.rows(), parent.rows(), strict=True):
+                    mine += theirs[first : first + len(event.tokens)]
+            case BlockReleased() | BlockFreed():
+                for row in self.sequences[event.seq_id].rows():
+                    del row[event.num_tokens :]
+            case SequenceFreed():
+                del self.sequences[event.seq_id]

@@ -1,0 +1,147 @@
+"""The compute process: the one owner of the GPU or the interpreter. It serves all sessions fairly, one step at a time.
+
+A program of its own: `python -m pagedviz.runtime.worker`. It reads commands from standard input and writes answers to
+standard output, one JSON object a line:
+
+    {"open": run, "seed": 0, "cache": {...}}      ->  {"run": run, "index": 0, "check": {...}}         the start state
+    {"extend": run, "ops": [...]}                 ->  {"run": run, "index": k, "step": {...}, "check": {...}}  each step
+                                                  ->  {"run": run, "finished_ops": n}   when all n given so far are computed
+    {"close": run}
+    at its start                                  ->  {"backend": "Triton interpreter, CPU"}
+    before each step                              ->  {"computing": run}
+    when a step cannot be computed                ->  {"run": run, "error": "..."}, and the process ends
+"""
+
+import contextlib
+import json
+import os
+import queue
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+import kernels
+from pagedviz import scenario
+from pagedviz.runtime.runner import Runner
+from pagedviz.trace import Step
+
+Reply = Callable[[dict[str, Any]], None]
+
+
+class Run:
+    """One session's run: its runner, and the operations that have not been computed yet."""
+
+    def __init__(self, seed: int, cache: scenario.CacheConfig) -> None:
+        self.runner = Runner(cache, seed)
+        self.ops: deque[scenario.Op] = deque()
+        self.finished_ops = 0
+        self._steps = self._compute()
+
+    def extend(self, ops: tuple[scenario.Op, ...]) -> None:
+        self.ops += ops
+
+    def advance(self) -> dict[str, Any] | None:
+        """Compute one more step; None when there is none to compute now."""
+        return next(self._steps)
+
+    def _compute(self) -> Iterator[dict[str, Any] | None]:
+        yield {"index": 0, "check": self.runner.check_start().to_json()}
+        index = 0
+        while True:
+            while not self.ops:
+                yield None
+            for happening, check in self.runner.perform(self.ops.popleft()):
+                index += 1
+                yield {"index": index, "step": Step.of(happening).to_json(), "check": check.to_json()}
+            self.finished_ops += 1
+
+
+class Worker:
+    """All runs, taken in turn: a step of one, then a step of the next."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
+        self.runs: dict[str, Run] = {}
+        self.turn: deque[str] = deque()
+
+    def obey(self, command: dict[str, Any]) -> None:
+        if "open" in command:
+            run = command["open"]
+            self.reply({"computing": run})
+            with self._reported(run):
+                self.runs[run] = Run(command["seed"], scenario.cache_from_json(command["cache"]))
+            self._wake(run)
+        elif "extend" in command and command["extend"] in self.runs:
+            run = command["extend"]
+            self.runs[run].extend(scenario.from_json({"pagedviz": 1, "ops": command["ops"]}).ops)
+            self._wake(run)
+        elif "close" in command:
+            self.runs.pop(command["close"], None)
+
+    def step(self) -> None:
+        """Compute one step of the run whose turn it is."""
+        run = self.turn.popleft()
+        if run not in self.runs:
+            return
+        self.reply({"computing": run})
+        with self._reported(run):
+            answer = self.runs[run].advance()
+        if answer is None:
+            self.reply({"run": run, "finished_ops": self.runs[run].finished_ops})
+        else:
+            self.reply({"run": run, **answer})
+            self.turn.append(run)
+
+    def _wake(self, run: str) -> None:
+        if run not in self.turn:
+            self.turn.append(run)
+
+    @contextlib.contextmanager
+    def _reported(self, run: str) -> Iterator[None]:
+        """Say which run failed and how. After a failed launch a GPU context is unusable, so the process ends."""
+        try:
+            yield
+        except Exception as error:
+            self.reply(
+                {"run": run, "error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
+            )
+            raise
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library that prints must not break the protocol
+
+    def reply(answer: dict[str, Any]) -> None:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+    commands: queue.Queue[dict[str, Any] | None] = queue.Queue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            commands.put(json.loads(line))
+        commands.put(None)  # whoever started this process is gone
+
+    if kernels.device().type == "cpu":
+        torch.set_num_threads(1)  # the interpreter is one thread anyway; leave the other cores to the page
+        with contextlib.suppress(OSError, AttributeError):
+            os.nice(5)
+    reply({"backend": kernels.backend_name()})
+    threading.Thread(target=read, daemon=True).start()
+    worker = Worker(reply)
+    while True:
+        while worker.turn and commands.empty():
+            worker.step()
+        command = commands.get()
+        if command is None:
+            return
+        worker.obey(command)
+
+
+if __name__ == "__main__":
+    main()
