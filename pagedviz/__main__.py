@@ -57,9 +57,9 @@ def _run(file: str, as_json: bool) -> int:
             steps.append((step, happening.snapshot, check))
             ok = ok and check.ok
             if not as_json:
-                error = "not finite" if check.max_error is None else f"{check.max_error:.1e}"
+                shown = "not finite" if check.max_error is None else f"{check.max_error:.1e}"
                 verdict = "ok    " if check.ok else "FAILED"
-                print(f"{len(steps):4}  {verdict}  {error:>10}  {step.sentence}", *check.broken, sep="\n      ")
+                print(f"{len(steps):4}  {verdict}  {shown:>10}  {step.sentence}", *check.broken, sep="\n      ")
     if as_json:
         print(json.dumps({**trace.to_json(parsed, kernels.backend_name(), steps), "ok": ok}, ensure_ascii=False))
     else:
@@ -84,9 +84,8 @@ def _lessons(names: list[str]) -> int:
         worst = max((check.max_error if check.max_error is not None else float("inf")) for check in checks)
         ok = all(check.ok for check in checks)
         all_ok = all_ok and ok
-        print(
-            f"{'ok    ' if ok else 'FAILED'}  {name:28}  {len(checks) - 1:3} steps, largest error {worst:.1e}, {checks[0].backend}"
-        )
+        verdict = "ok    " if ok else "FAILED"
+        print(f"{verdict}  {name:28}  {len(checks) - 1:3} steps, largest error {worst:.1e}, {checks[0].backend}")
     return 0 if all_ok else 1
 
 

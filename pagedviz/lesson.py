@@ -42,8 +42,8 @@ class After:
 class Question:
     """A prediction that the learner enters before the next step runs.
 
-    `answer` reads it off what follows; `explain` says why, with the actual numbers. With `choices` the learner picks one,
-    else types a whole number (`unit` says of what).
+    `answer` reads it off what follows; `explain` says why, with the actual numbers. With `choices` the learner picks
+    one, else types a whole number (`unit` says of what).
     """
 
     text: str

@@ -1,6 +1,6 @@
 """What a user can do, as data: a cache and a list of operations. Parses, validates, explains.
 
-The same scenario is a lesson's run, a link, an export and a test case. The format is version 1; the README documents it.
+The same scenario is a lesson's run, a link, an export and a test case. The README documents the format.
 """
 
 import dataclasses

@@ -20,8 +20,8 @@ class Check:
 
     `max_error`: largest |paged - dense| over `compared` sequences and `num_layers` layers; None when it is not finite.
     `broken`: a sentence for each broken invariant, of `num_invariants`. `milliseconds`: computing and comparing.
-    `weights`: attention weight of the newest token of the step's sequence, last layer, [num_heads][num_blocks]; each row
-    sums to 1. `failed`: the sequences whose error passed the tolerance or whose bytes differ from the log.
+    `weights`: attention weight of the newest token of the step's sequence, last layer, [num_heads][num_blocks]; each
+    row sums to 1. `failed`: the sequences whose error passed the tolerance or whose bytes differ from the log.
     """
 
     max_error: float | None

@@ -6,7 +6,7 @@ from pagedviz.engine import words
 
 
 class CacheError(Exception):
-    """An operation was refused and changed nothing. A subclass's docstring, filled with its numbers, is the sentence."""
+    """An operation was refused and changed nothing. A subclass's docstring is its sentence."""
 
     def __init__(self, **numbers: Any) -> None:
         self.numbers = numbers
@@ -26,7 +26,7 @@ class NoFreeBlocks(CacheError):
 
 
 class NeverFits(CacheError):
-    """{seq_id} needs {needed} blocks by itself, and the whole device pool has {total}. Shorten it, or take a larger pool."""
+    """{seq_id} needs {needed} blocks by itself, and the whole device pool has {total}. It can never fit."""
 
 
 class NoFreeHostBlocks(CacheError):

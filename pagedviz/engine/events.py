@@ -37,7 +37,7 @@ class Event:
     @staticmethod
     def from_json(data: dict[str, Any]) -> "Event":
         fields = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
-        return Event.kinds[fields.pop("kind")](**fields)
+        return Event.kinds[str(fields.pop("kind"))](**fields)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class SequenceForked(Event):
 
 @dataclass(frozen=True)
 class BlockAllocated(Event):
-    """{seq_id} took block {block}, the next out of the free queue, as logical block {logical_block}, because {reason}."""
+    """{seq_id} took block {block}, the next out of the free queue, as logical block {logical_block}:
+    {reason}."""
 
     seq_id: str
     logical_block: int

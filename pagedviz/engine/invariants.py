@@ -20,13 +20,13 @@ Invariant = Callable[[Snapshot, Event, Snapshot], Iterator[str]]
 
 def one_state(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
     """Every block is in exactly one state: null, free, or in use. The counts add up to the pool, device and host."""
-    null = {after.null_block} - {None}
+    null = () if after.null_block is None else (after.null_block,)
     yield from _one_state("device", after.num_blocks, null, after.free_blocks, set(after.ref_counts))
-    yield from _one_state("host", after.host_blocks, set(), after.host_free_blocks, set(after.host_ref_counts))
+    yield from _one_state("host", after.host_blocks, (), after.host_free_blocks, set(after.host_ref_counts))
 
 
 def _one_state(
-    where: str, num_blocks: int, null: set[int | None], queue: tuple[int, ...], in_use: set[int]
+    where: str, num_blocks: int, null: tuple[int, ...], queue: tuple[int, ...], in_use: set[int]
 ) -> Iterator[str]:
     times = Counter(queue) + Counter(in_use) + Counter(null)
     for block in range(num_blocks):

@@ -1,6 +1,6 @@
-"""The app's side of the compute process: starts it, gives it runs, keeps what it answers, and starts it again if it dies.
+"""The app's side of the compute process: starts it, gives it runs, keeps its answers, starts it anew if it dies.
 
-Imports no torch. One `ComputeClient` serves all sessions of a server; sessions that run the same scenario share its run.
+Imports no torch. One `ComputeClient` serves all sessions of a server; those with the same scenario share its run.
 """
 
 import atexit
@@ -45,7 +45,7 @@ class ComputedRun:
 
     @property
     def done(self) -> bool:
-        return bool(self.failed) or self.finished_ops == len(self.scenario.ops) and bool(self.checks)
+        return bool(self.failed) or (self.finished_ops == len(self.scenario.ops) and bool(self.checks))
 
 
 class Held:

@@ -1,4 +1,4 @@
-"""The tensors: K and V of every layer, in blocks, on the device and on the host. An event moves exactly what it says."""
+"""The tensors: K and V of every layer, in blocks, on the device and on the host. An event moves what it says."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""The plain log: what each sequence's K and V are, kept apart from the cache and without any block. It judges the cache."""
+"""The plain log: what each sequence's K and V are, kept apart from the cache. It judges the cache."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Computes a run: each event moves tensors, then the kernels attend through every table and are checked against the log."""
+"""Computes a run: each event moves tensors, then the kernels attend through every table, checked against the log."""
 
 import math
 import time

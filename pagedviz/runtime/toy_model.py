@@ -58,7 +58,7 @@ class ToyModel:
         return torch.randn(self.hidden, generator=generator).to(self.device)
 
     def qkv(self, layer: int, x: Tensor, position: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Project one row: q [num_heads, head_dim], k and v [num_kv_heads, head_dim]; q and k are turned to `position`."""
+        """Project one row: q [num_heads, head_dim], k, v [num_kv_heads, head_dim]; q, k turned to `position`."""
         weights, row = self.layers[layer], _norm(x)
         q = (row @ weights["q"]).view(self.num_heads, self.head_dim)
         k = (row @ weights["k"]).view(self.num_kv_heads, self.head_dim)

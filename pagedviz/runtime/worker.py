@@ -5,7 +5,7 @@ standard output, one JSON object a line:
 
     {"open": run, "seed": 0, "cache": {...}}      ->  {"run": run, "index": 0, "check": {...}}         the start state
     {"extend": run, "ops": [...]}                 ->  {"run": run, "index": k, "step": {...}, "check": {...}}  each step
-                                                  ->  {"run": run, "finished_ops": n}   when all n given so far are computed
+                                                  ->  {"run": run, "finished_ops": n}      all n are computed
     {"close": run}
     at its start                                  ->  {"backend": "Triton interpreter, CPU"}
     before each step                              ->  {"computing": run}

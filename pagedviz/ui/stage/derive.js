@@ -1,0 +1,128 @@
+// What the drawings need to know about a state, in one pass over the tables.
+import { blockOf, isHost, hostEntry, linkOf, nameOf } from "./replay.js";
+
+// Okabe and Ito's colours, each with the text colour that reads on it (4.5:1 or better).
+const DARK = "#14161a";
+export const COLOURS = [
+  { fill: "#0072b2", text: "#ffffff" },
+  { fill: "#e69f00", text: DARK },
+  { fill: "#009e73", text: DARK },
+  { fill: "#cc79a7", text: DARK },
+  { fill: "#56b4e9", text: DARK },
+  { fill: "#d55e00", text: DARK },
+  { fill: "#f0e442", text: DARK },
+  { fill: "#a6a6a6", text: DARK },
+];
+
+// A sequence keeps one colour through the whole run: by the order in which the run first names it.
+export function colourBook(base, steps) {
+  const book = new Map();
+  const learn = (seq) => book.has(seq) || book.set(seq, COLOURS[book.size % COLOURS.length]);
+  Object.keys(base.block_tables ?? {}).forEach(learn);
+  for (const { event } of steps) {
+    if (event.kind === "SequenceAdded" || event.kind === "SequenceForked") learn(event.seq_id);
+  }
+  return book;
+}
+
+// The slot that the next token of each sequence goes to, or null when its last block is full.
+export function nextSlot(state, seq) {
+  const position = state.tokens.get(seq).length;
+  const logical = Math.floor(position / state.blockSize);
+  const row = state.tables.get(seq);
+  return logical < row.length ? { logical, offset: position % state.blockSize, entry: row[logical] } : null;
+}
+
+export const filledIn = (state, seq, logical) =>
+  Math.max(0, Math.min(state.blockSize, state.tokens.get(seq).length - logical * state.blockSize));
+
+// Who names which block: entry -> [{seq, logical}], sequences in table order.
+export function ownersByEntry(state) {
+  const owners = new Map();
+  for (const [seq, row] of state.tables) {
+    for (let logical = 0; logical < row.length; logical += 1) {
+      const list = owners.get(row[logical]);
+      if (list) list.push({ seq, logical });
+      else owners.set(row[logical], [{ seq, logical }]);
+    }
+  }
+  return owners;
+}
+
+// One physical block as it is drawn: state, owners, tokens of its filled slots, offsets of "next".
+export function physicalBlock(state, entry, owners, colours) {
+  const block = blockOf(entry);
+  const named = owners.get(entry) ?? [];
+  const refCount = isHost(entry) ? state.hostRefs[block] : state.refs[block];
+  const pinned = !isHost(entry) && state.pins.has(block);
+  const isNull = !isHost(entry) && state.nullBlock === block;
+  let tokens = pinned ? state.pins.get(block) : [];
+  const next = [];
+  for (const { seq, logical } of isNull ? [] : named) {
+    const held = state.tokens.get(seq).slice(logical * state.blockSize, (logical + 1) * state.blockSize);
+    if (held.length > tokens.length) tokens = held;
+    const slot = nextSlot(state, seq);
+    if (slot && slot.logical === logical && !next.includes(slot.offset)) next.push(slot.offset);
+  }
+  const seqs = [...new Set(named.map((owner) => owner.seq))];
+  return {
+    entry,
+    block,
+    name: nameOf(entry),
+    link: linkOf(entry),
+    named,
+    seqs,
+    refCount,
+    tokens,
+    next,
+    kind: isNull ? "null" : pinned ? "pinned" : refCount === 0 ? "free" : refCount > 1 ? "shared" : "used",
+    fills: seqs.map((seq) => colours.get(seq) ?? COLOURS[7]),
+  };
+}
+
+export function physicalLabel(view, blockSize) {
+  const where = isHost(view.entry) ? "host block" : "physical block";
+  const id = isHost(view.entry) ? view.name : view.block;
+  if (view.kind === "null") return `${where} ${id}, the null block, never written`;
+  const filled = `${view.tokens.length} of ${blockSize} slots filled`;
+  if (view.kind === "pinned") return `${where} ${id}, held for a copy under way, named by no table yet, ${filled}`;
+  if (view.kind === "free") return `${where} ${id}, free, nobody's`;
+  const names = view.seqs.length ? `named by ${listed(view.seqs)}` : "named by no table";
+  return `${where} ${id}, ${names}, ${view.refCount} ${view.refCount === 1 ? "reference" : "references"}, ${filled}`;
+}
+
+export const listed = (names) =>
+  names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;
+
+// The places an event is about: drawn with a strong outline at its step.
+export function concerned(event) {
+  const none = { seqs: [], logical: [], entries: [], from: null };
+  if (!event) return none;
+  const seqs = event.seq_ids ?? (event.seq_id === undefined ? [] : [event.seq_id]);
+  const onHost = event.where === "host";
+  const entries = [];
+  if (event.kind === "BlockCopied") entries.push(event.source, event.target);
+  else if (event.kind === "EntryRewritten") entries.push(event.target, event.source);
+  else if (event.kind === "BlockSpilled") entries.push(hostEntry(event.host_block), event.block);
+  else if (event.kind === "BlockReloaded") entries.push(event.block, hostEntry(event.host_block));
+  else if (event.block !== undefined) entries.push(onHost ? hostEntry(event.block) : event.block);
+  let logical = event.logical_block;
+  const from =
+    event.kind === "EntryRewritten" || event.kind === "BlockReloaded" || event.kind === "BlockSpilled"
+      ? { entry: entries[0], old: entries[1] }
+      : null;
+  return { ...none, seqs: event.parent === undefined ? seqs : [...seqs, event.parent], logical, entries, from };
+}
+
+// The logical block an event is about in `seq`, or null.
+export function concernedLogical(event, state, seq) {
+  if (!event) return null;
+  if (event.seq_id === seq && event.logical_block !== undefined) return event.logical_block;
+  if (event.kind === "TokenWritten" && event.seq_id === seq) return Math.floor(event.position / state.blockSize);
+  if (event.seq_ids?.includes(seq)) {
+    const entry = event.kind === "BlockSpilled" ? hostEntry(event.host_block) : event.block;
+    const at = state.tables.get(seq)?.indexOf(entry) ?? -1;
+    return at < 0 ? null : at;
+  }
+  return null;
+}

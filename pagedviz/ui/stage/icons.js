@@ -1,0 +1,44 @@
+// One icon and one short word per kind of event. Paths are drawn on a 16 x 16 grid.
+import { h, svg } from "./dom.js";
+
+export const KINDS = {
+  SequenceAdded: { word: "add", path: "M8 3v10M3 8h10" },
+  SequenceForked: { word: "fork", path: "M8 14V9M8 9C8 6 3.5 7 3.5 3M8 9c0-3 4.5-2 4.5-6M1.7 4.6 3.5 2.8l1.8 1.8M10.7 4.6l1.8-1.8 1.8 1.8" },
+  BlockAllocated: { word: "take", path: "M2.5 5.5h11v8h-11zM8 1v6.5M5.8 5.3 8 7.5l2.2-2.2" },
+  BlockShared: { word: "share", path: "M2 2.5h8v8H2zM6 5.5h8v8H6z" },
+  TokenWritten: { word: "write", path: "M3 13l.8-3.2L11 2.6l2.4 2.4-7.2 7.2zM9.4 4.2l2.4 2.4" },
+  WriteStopped: { word: "stop", path: "M5.5 2h5L14 5.5v5L10.5 14h-5L2 10.5v-5zM5 8h6" },
+  BlockCopied: { word: "copy", path: "M2 2.5h5v5H2zM9 8.500h5v5H9zM4.500 10v1.500h2M6 9.800l1.800 1.700L6 13.200" },
+  EntryRewritten: { word: "entry", path: "M2 3.500h12M2 8h5M2 12.500h12M9 8h5M12 6l2 2-2 2" },
+  BlockReleased: { word: "release", path: "M2 2.500h8v8H2zM6 13.500h8v-8M4 6.500h4" },
+  BlockFreed: { word: "free", path: "M2.500 2.500h2M7 2.500h2M11.500 2.500h2v2M13.500 7v2M13.500 11.500v2h-2M9 13.500H7M4.500 13.500h-2v-2M2.500 9V7M2.500 4.500v-2" },
+  SequenceFreed: { word: "end", path: "M4 4l8 8M12 4l-8 8" },
+  BlockSpilled: { word: "spill", path: "M2 10v3.500h12V10M8 2v8M5 7.200 8 10l3-2.800" },
+  BlockReloaded: { word: "reload", path: "M2 10v3.500h12V10M8 10.500V2M5 4.800 8 2l3 2.800" },
+  OperationRefused: { word: "refused", path: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2zM3.800 3.800l8.400 8.400" },
+};
+const UNKNOWN = { word: "event", path: "M8 6a2 2 0 1 0 0 4 2 2 0 0 0 0-4z" };
+export const VEILED = { word: "", path: UNKNOWN.path };
+
+export const kindOf = (kind) => KINDS[kind] ?? UNKNOWN;
+
+export const PATHS = {
+  back: "M11 3 5 8l6 5z",
+  forward: "M5 3l6 5-6 5z",
+  play: "M4 2.500l9 5.500-9 5.500z",
+  pause: "M4 3h3v10H4zM9 3h3v10H9z",
+  ok: "M2.500 8.500l3.500 3.500 7.500-8",
+  failed: "M3.500 3.500l9 9M12.500 3.500l-9 9",
+};
+
+export function icon(path, solid = false) {
+  return svg(
+    "svg",
+    { class: solid ? "icon solid" : "icon", viewBox: "0 0 16 16", "aria-hidden": "true" },
+    svg("path", { d: path }),
+  );
+}
+
+export function iconButton(path, name, attributes = {}) {
+  return h("button", { type: "button", ...attributes }, icon(path, true), h("span", { class: "word" }, name));
+}

@@ -1,0 +1,167 @@
+// The device pool and the host pool as fixed grids (a block never moves), and their free queues.
+import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "./dom.js";
+import { hostEntry, isHost, linkOf, nameOf } from "./replay.js";
+import { concerned, listed, physicalBlock, physicalLabel } from "./derive.js";
+import { tokenText } from "./sequences.js";
+import { BigPool } from "./bigpool.js";
+
+export const GRID_LIMIT = 64;
+const QUEUE_LIMIT = 28;
+
+export function makePools(links) {
+  const part = (name, attribute) => {
+    const title = h("h3");
+    const body = h("div", { class: "pool", [attribute]: "" });
+    const queueTitle = h("h3", {}, "Free queue");
+    const queue = h("ol", { class: "queue", "aria-label": `${name} free queue, next out first` });
+    const queueBox = h("div", { class: "queue-box" }, queueTitle, queue);
+    const node = h("section", { class: "pool-box", "aria-label": `${name} pool` }, title, body, queueBox);
+    return { node, title, body, queue, queueTitle, big: null };
+  };
+  const device = part("device", "data-pool");
+  const host = part("host", "data-host-pool");
+  const legend = h(
+    "p",
+    { class: "legend quiet", "aria-hidden": "true" },
+    h("span", { class: "cell sample", "data-fill": "next" }), "next token",
+    h("span", { class: "cell sample", "data-fill": "stale" }), "nobody's: stale or NaN",
+  );
+  return { node: h("div", { class: "pools" }, device.node, host.node), device, host, legend, links };
+}
+
+export function drawPools(ui, view) {
+  const { state } = view;
+  drawPool(ui, ui.device, view, Array.from({ length: state.numBlocks }, (_, block) => block), {
+    title: `Device pool`,
+    detail: ` ${state.numBlocks} blocks of ${state.blockSize} tokens`,
+    free: state.free,
+  });
+  ui.device.title.append(ui.legend);
+  setAttr(ui.host.node, "hidden", state.hostBlocks ? null : "");
+  setAttr(ui.host.node, "data-quiet", view.usesHost ? null : "");
+  if (!state.hostBlocks) return;
+  drawPool(ui, ui.host, view, Array.from({ length: state.hostBlocks }, (_, block) => hostEntry(block)), {
+    title: "Host pool",
+    detail: view.usesHost ? ` ${state.hostBlocks} blocks` : ` ${state.hostBlocks} blocks, none used in this run`,
+    free: state.hostFree.map(hostEntry),
+  });
+}
+
+function drawPool(ui, part, view, entries, { title, detail, free }) {
+  if (!part.title.firstChild) part.title.append(h("span"), h("span", { class: "quiet" }));
+  setText(part.title.children[0], title);
+  setText(part.title.children[1], detail);
+  setText(part.queueTitle, part === ui.host ? "Host free queue" : "Free queue");
+  drawQueue(part.queue, free);
+  const big = entries.length > GRID_LIMIT;
+  setAttr(part.body, "data-big", big ? "" : null);
+  if (big) {
+    if (!part.big) {
+      part.big = new BigPool(ui.links, part === ui.host);
+      part.body.replaceChildren(part.big.node);
+    }
+    part.big.draw(view, entries);
+    return;
+  }
+  if (part.big) {
+    part.big.destroy();
+    part.big = null;
+    part.body.replaceChildren();
+  }
+  drawGrid(part.body, entries, view);
+}
+
+function drawGrid(grid, entries, view) {
+  const { state, owners, colours, event } = view;
+  const about = concerned(event);
+  grid.style.setProperty("--columns", cellsPerRow(state.blockSize));
+  setAttr(grid, "data-tiny", state.blockSize > 6 ? "" : null);
+  const nextOut = state.free[0];
+  syncKeyed(grid, entries, linkOf, makePhysical, (node, entry) => {
+    const block = physicalBlock(state, entry, owners, colours);
+    const role = about.entries.indexOf(entry);
+    drawPhysical(node, block, state, event, role, entry === nextOut);
+  });
+}
+
+function makePhysical(entry) {
+  return h(
+    "div",
+    { class: "block physical", role: "button", "data-rove": isHost(entry) ? "host" : "pool", tabindex: "-1" },
+    h("div", { class: "head" }, h("b", { class: "id" }, nameOf(entry)), h("span", { class: "owners" }), h("span", { class: "note" }), h("span", { class: "badge" })),
+    h("div", { class: "cells" }),
+  );
+}
+
+function drawPhysical(node, block, state, event, role, nextOut) {
+  setAttr(node, isHost(block.entry) ? "data-host-block" : "data-block", block.block);
+  setAttr(node, "data-ref-count", block.refCount);
+  setAttr(node, "data-kind", block.kind);
+  setAttr(node, "data-link", block.link);
+  setAttr(node, "data-now", role < 0 ? null : role === 0 || event.kind === "BlockCopied" ? "" : "old");
+  setAttr(node, "data-stopped", role >= 0 && event.kind === "WriteStopped" ? "" : null);
+  setAttr(node, "aria-label", physicalLabel(block, state.blockSize));
+  const held = block.tokens.map((token) => `“${token}”`);
+  setAttr(node, "data-tip", `${physicalLabel(block, state.blockSize)}${held.length ? `: ${listed(held)}` : ""}`);
+  node.style.setProperty("--fill", fillOf(block.fills));
+  node.style.setProperty("--fill-text", block.fills.length === 1 ? block.fills[0].text : "var(--ink)");
+  const [, owners, note, badge] = node.firstElementChild.children;
+  drawOwners(owners, block);
+  setText(note, block.kind === "null" ? "null block" : block.kind === "pinned" ? "held for the copy" : nextOut && block.kind === "free" ? "next out" : "");
+  setText(badge, block.refCount > 0 && block.kind !== "null" ? `×${block.refCount}` : "");
+  drawCells(node.lastElementChild, state.blockSize, (offset) => {
+    const slot = block.block * state.blockSize + offset;
+    if (offset < block.tokens.length) {
+      const token = block.tokens[offset];
+      return { state: "filled", text: tokenText(token), tip: `“${token}”, ${isHost(block.entry) ? "host slot" : "slot"} ${slot}` };
+    }
+    if (block.next.includes(offset)) return { state: "next", text: "next", tip: `slot ${slot}: where the next token goes` };
+    return { state: "stale", text: "", tip: `slot ${slot}: nobody's, stale or NaN` };
+  });
+}
+
+// Stripes in the owners' colours when several sequences share the block.
+export function fillOf(fills) {
+  if (fills.length === 0) return "var(--held)";
+  if (fills.length === 1) return fills[0].fill;
+  const stops = fills.slice(0, 4).map(({ fill }, i) => `${fill} ${i * 6}px ${(i + 1) * 6}px`);
+  return `repeating-linear-gradient(135deg, ${stops.join(", ")})`;
+}
+
+function drawOwners(box, block) {
+  const few = block.seqs.length > 3 ? [...block.seqs.slice(0, 2), null] : block.seqs;
+  syncKeyed(
+    box,
+    few,
+    (seq) => (seq === null ? "more" : `:${seq}`),
+    () => h("bdi", { class: "owner" }),
+    (node, seq) => {
+      setText(node, seq === null ? `+${block.seqs.length - 2}` : seq);
+      const colour = seq === null ? null : block.fills[block.seqs.indexOf(seq)];
+      node.style.setProperty("--fill", colour ? colour.fill : "var(--line)");
+      node.style.setProperty("--fill-text", colour ? colour.text : "var(--ink)");
+    },
+  );
+}
+
+function drawQueue(queue, free) {
+  const shown = free.slice(0, QUEUE_LIMIT);
+  const items = [...shown, ...(free.length > shown.length ? ["more"] : []), ...(free.length ? [] : ["none"])];
+  setAttr(queue, "data-length", free.length);
+  syncKeyed(
+    queue,
+    items,
+    (item) => item,
+    (item) => (typeof item === "number" ? h("li", {}, h("button", { type: "button", class: "free-chip", "data-rove": "queue", tabindex: "-1", "data-link": linkOf(item) }, nameOf(item))) : h("li", { class: "quiet" })),
+    (node, item) => {
+      if (item === "more") setText(node, `and ${(free.length - shown.length).toLocaleString("en")} more`);
+      else if (item === "none") setText(node, "empty: no block is free");
+      else {
+        const first = item === free[0];
+        setAttr(node, "data-free", nameOf(item));
+        setAttr(node, "data-head", first ? "" : null);
+        setAttr(node.firstElementChild, "aria-label", `free block ${nameOf(item)}${first ? ", next out" : ""}`);
+      }
+    },
+  );
+}

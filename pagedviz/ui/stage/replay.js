@@ -1,0 +1,183 @@
+// Replay: the state after k events, found from the base snapshot. Nothing here touches the page.
+//
+// A table entry is one number: a device block is its id (0, 1, ...), a host block h is -1 - h.
+// apply() returns a new state and shares with the old one what the event left alone.
+
+export const hostEntry = (hostBlock) => -1 - hostBlock;
+export const isHost = (entry) => entry < 0;
+export const blockOf = (entry) => (entry < 0 ? -1 - entry : entry);
+export const linkOf = (entry) => (entry < 0 ? `h${-1 - entry}` : `d${entry}`);
+export const nameOf = (entry) => (entry < 0 ? `h${-1 - entry}` : String(entry));
+
+export function fromSnapshot(snapshot) {
+  const tables = new Map();
+  const tokens = new Map();
+  for (const [seq, row] of Object.entries(snapshot.block_tables ?? {})) {
+    const hostRow = snapshot.host_tables?.[seq] ?? [];
+    tables.set(seq, row.map((block, j) => (block === null ? hostEntry(hostRow[j]) : block)));
+    tokens.set(seq, snapshot.tokens?.[seq] ?? []);
+  }
+  return {
+    blockSize: snapshot.block_size,
+    numBlocks: snapshot.num_blocks,
+    hostBlocks: snapshot.host_blocks ?? 0,
+    nullBlock: snapshot.null_block ?? null,
+    tables,
+    tokens,
+    refs: counts(snapshot.ref_counts, snapshot.num_blocks),
+    hostRefs: counts(snapshot.host_ref_counts, snapshot.host_blocks ?? 0),
+    // block held for a copy under way -> the tokens that were copied into it
+    pins: new Map((snapshot.pinned ?? []).map((block) => [block, []])),
+    free: snapshot.free_blocks ?? [],
+    hostFree: snapshot.host_free_blocks ?? [],
+  };
+}
+
+function counts(byBlock, size) {
+  const out = new Int32Array(size);
+  for (const [block, count] of Object.entries(byBlock ?? {})) out[block] = count;
+  return out;
+}
+
+const withEntry = (map, key, value) => new Map(map).set(key, value);
+const without = (queue, block) => queue.filter((other) => other !== block);
+
+function withCounts(counts_, changes) {
+  const out = counts_.slice();
+  for (const [block, count] of changes) out[block] = count;
+  return out;
+}
+
+function inserted(queue, index, block) {
+  const out = queue.slice();
+  out.splice(index, 0, block);
+  return out;
+}
+
+function tableWith(state, seq, logical, entry) {
+  const row = (state.tables.get(seq) ?? []).slice();
+  row[logical] = entry;
+  return withEntry(state.tables, seq, row);
+}
+
+// Every table in `seqs` that names `from` names `to` instead.
+function tablesMoved(state, seqs, from, to) {
+  const tables = new Map(state.tables);
+  for (const seq of seqs) tables.set(seq, tables.get(seq).map((entry) => (entry === from ? to : entry)));
+  return tables;
+}
+
+const CHANGES = {
+  SequenceAdded: (s, e) => ({
+    tables: withEntry(s.tables, e.seq_id, []),
+    tokens: withEntry(s.tokens, e.seq_id, []),
+  }),
+  SequenceForked: (s, e) => CHANGES.SequenceAdded(s, e),
+  BlockAllocated: (s, e) => ({
+    free: without(s.free, e.block),
+    tables: tableWith(s, e.seq_id, e.logical_block, e.block),
+    refs: withCounts(s.refs, [[e.block, 1]]),
+  }),
+  BlockShared: (s, e) => {
+    const onHost = e.where === "host";
+    return {
+      tables: tableWith(s, e.seq_id, e.logical_block, onHost ? hostEntry(e.block) : e.block),
+      tokens: withEntry(s.tokens, e.seq_id, [...s.tokens.get(e.seq_id), ...e.tokens]),
+      ...(onHost
+        ? { hostRefs: withCounts(s.hostRefs, [[e.block, e.ref_count]]) }
+        : { refs: withCounts(s.refs, [[e.block, e.ref_count]]) }),
+    };
+  },
+  TokenWritten: (s, e) => ({
+    tokens: withEntry(s.tokens, e.seq_id, [...s.tokens.get(e.seq_id), e.token]),
+  }),
+  BlockCopied: (s, e) => {
+    const start = e.logical_block * s.blockSize;
+    const copied = (s.tokens.get(e.seq_id) ?? []).slice(start, start + e.num_slots);
+    return {
+      free: without(s.free, e.target),
+      refs: withCounts(s.refs, [[e.target, 1]]),
+      pins: withEntry(s.pins, e.target, copied),
+    };
+  },
+  EntryRewritten: (s, e) => {
+    const pins = new Map(s.pins);
+    pins.delete(e.target);
+    return {
+      tables: tableWith(s, e.seq_id, e.logical_block, e.target),
+      refs: withCounts(s.refs, [[e.source, e.ref_count], [e.target, 1]]),
+      pins,
+    };
+  },
+  BlockReleased: (s, e) => ({
+    ...dropped(s, e),
+    ...(e.where === "host"
+      ? { hostRefs: withCounts(s.hostRefs, [[e.block, e.ref_count]]) }
+      : { refs: withCounts(s.refs, [[e.block, e.ref_count]]) }),
+  }),
+  BlockFreed: (s, e) => ({
+    ...dropped(s, e),
+    ...(e.where === "host"
+      ? { hostRefs: withCounts(s.hostRefs, [[e.block, 0]]), hostFree: inserted(s.hostFree, e.queue_index, e.block) }
+      : { refs: withCounts(s.refs, [[e.block, 0]]), free: inserted(s.free, e.queue_index, e.block) }),
+  }),
+  SequenceFreed: (s, e) => {
+    const tables = new Map(s.tables);
+    const tokens = new Map(s.tokens);
+    tables.delete(e.seq_id);
+    tokens.delete(e.seq_id);
+    return { tables, tokens };
+  },
+  BlockSpilled: (s, e) => ({
+    tables: tablesMoved(s, e.seq_ids, e.block, hostEntry(e.host_block)),
+    hostRefs: withCounts(s.hostRefs, [[e.host_block, s.refs[e.block]]]),
+    refs: withCounts(s.refs, [[e.block, 0]]),
+    hostFree: without(s.hostFree, e.host_block),
+    free: inserted(s.free, e.queue_index, e.block),
+  }),
+  BlockReloaded: (s, e) => ({
+    tables: tablesMoved(s, e.seq_ids, hostEntry(e.host_block), e.block),
+    refs: withCounts(s.refs, [[e.block, s.hostRefs[e.host_block]]]),
+    hostRefs: withCounts(s.hostRefs, [[e.host_block, 0]]),
+    free: without(s.free, e.block),
+    hostFree: inserted(s.hostFree, e.queue_index, e.host_block),
+  }),
+};
+
+function dropped(state, event) {
+  const row = state.tables.get(event.seq_id).slice(0, event.logical_block);
+  const tokens = state.tokens.get(event.seq_id).slice(0, event.num_tokens);
+  return {
+    tables: withEntry(state.tables, event.seq_id, row),
+    tokens: withEntry(state.tokens, event.seq_id, tokens),
+  };
+}
+
+// WriteStopped, OperationRefused and kinds of a later version change nothing.
+export function apply(event, state) {
+  const change = CHANGES[event.kind];
+  return change ? { ...state, ...change(state, event) } : state;
+}
+
+const KEY_FRAME_EVERY = 32;
+
+export class Replay {
+  constructor(base, steps) {
+    this.steps = steps;
+    this.frames = new Map([[0, fromSnapshot(base)]]);
+    this.last = [0, this.frames.get(0)];
+  }
+
+  at(step) {
+    let from = step - (step % KEY_FRAME_EVERY);
+    while (!this.frames.has(from)) from -= KEY_FRAME_EVERY;
+    let state = this.frames.get(from);
+    if (this.last[0] <= step && this.last[0] > from) [from, state] = this.last;
+    for (let k = from; k < step; k += 1) {
+      state = apply(this.steps[k].event, state);
+      if ((k + 1) % KEY_FRAME_EVERY === 0) this.frames.set(k + 1, state);
+    }
+    this.last = [step, state];
+    return state;
+  }
+}

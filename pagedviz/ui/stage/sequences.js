@@ -1,0 +1,168 @@
+// Left: each sequence as a row of its logical blocks, and beside it its block table.
+import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "./dom.js";
+import { blockOf, isHost, linkOf, nameOf } from "./replay.js";
+import { concernedLogical, filledIn, listed, nextSlot } from "./derive.js";
+import { drawTable, makeTable } from "./tables.js";
+
+export const MAX_ROWS = 6;
+const MAX_BLOCKS = 12;
+
+export function makeSequences(onChoose) {
+  const rows = h("div", { class: "seqs" });
+  const select = h("select", { "aria-label": "Show a sequence" });
+  select.addEventListener("change", () => onChoose(select.value));
+  const note = h("span", { class: "quiet" });
+  const chooser = h("div", { class: "chooser", hidden: "" }, note, select);
+  const head = h(
+    "div",
+    { class: "seqs-head" },
+    h("h3", {}, "Sequences", h("span", { class: "quiet" }, " what each one sees")),
+    h("h3", { class: "tables-title" }, "Block tables"),
+  );
+  const empty = h("p", { class: "quiet empty" }, "No sequence yet.");
+  return { node: h("section", { class: "seqs-box", "aria-label": "Sequences and block tables" }, head, chooser, rows, empty), rows, select, note, chooser, empty };
+}
+
+export const tokenText = (token) => {
+  const text = String(token);
+  return text.trim() === "" ? text.replace(/\n/g, "⏎").replace(/[ \t]/g, "␣") || "∅" : text;
+};
+
+// With many sequences: the chosen one, and those that the last events were about.
+export function shownSequences(state, steps, step, chosen) {
+  const all = [...state.tables.keys()];
+  if (all.length <= MAX_ROWS) return all;
+  const wanted = new Set(chosen && state.tables.has(chosen) ? [chosen] : []);
+  for (let k = step; k > 0 && wanted.size < 4 && k > step - 400; k -= 1) {
+    const { event } = steps[k - 1];
+    for (const seq of [event.seq_id, event.parent, ...(event.seq_ids ?? []).slice(0, 3)]) {
+      if (seq !== undefined && state.tables.has(seq) && wanted.size < 4) wanted.add(seq);
+    }
+  }
+  for (const seq of all) if (wanted.size < 4) wanted.add(seq);
+  return all.filter((seq) => wanted.has(seq));
+}
+
+// Which logical blocks are drawn: all of a short row; of a long one the ends and the concerned one.
+export function shownBlocks(length, focus) {
+  if (length <= MAX_BLOCKS) return Array.from({ length }, (_, j) => j);
+  const keep = new Set([0, 1, length - 3, length - 2, length - 1]);
+  if (focus !== null && focus < length) [focus - 1, focus, focus + 1].forEach((j) => j >= 0 && j < length && keep.add(j));
+  const out = [];
+  let previous = -1;
+  for (const j of [...keep].sort((a, b) => a - b)) {
+    if (j > previous + 1) out.push({ gap: j - previous - 1, after: previous });
+    out.push(j);
+    previous = j;
+  }
+  return out;
+}
+
+export function drawSequences(ui, view) {
+  const { state, colours, event, steps, step, chosen } = view;
+  const seqs = shownSequences(state, steps, step, chosen);
+  const total = state.tables.size;
+  setAttr(ui.chooser, "hidden", total > MAX_ROWS ? null : "");
+  setAttr(ui.empty, "hidden", total ? "hidden" : null);
+  if (total > MAX_ROWS) drawChooser(ui, state, seqs.length, chosen);
+  syncKeyed(
+    ui.rows,
+    seqs,
+    (seq) => seq,
+    (seq) => makeRow(seq),
+    (row, seq) => drawRow(row, seq, view, concernedLogical(event, state, seq), colours.get(seq)),
+  );
+}
+
+function drawChooser(ui, state, shown, chosen) {
+  setText(ui.note, `${shown} of ${state.tables.size} sequences: those of the last steps, and`);
+  const options = ["", ...state.tables.keys()];
+  syncKeyed(ui.select, options, (seq) => `:${seq}`, (seq) => h("option", { value: seq }, seq || "no other"), null);
+  const value = chosen && state.tables.has(chosen) ? chosen : "";
+  if (ui.select.value !== value) ui.select.value = value;
+}
+
+function makeRow(seq) {
+  const name = h("bdi", {}, seq);
+  const row = h(
+    "div",
+    { class: "seq", "data-row": seq },
+    h("div", { class: "chip", title: `sequence ${seq}` }, name),
+    h("div", { class: "logicals" }, h("div", { class: "logical-list" }), h("p", { class: "after quiet" })),
+  );
+  row.append(makeTable(seq));
+  return row;
+}
+
+function drawRow(row, seq, view, focus, colour) {
+  const { state, event } = view;
+  row.style.setProperty("--fill", colour.fill);
+  row.style.setProperty("--fill-text", colour.text);
+  const table = state.tables.get(seq);
+  const next = nextSlot(state, seq);
+  const shown = shownBlocks(table.length, focus);
+  const [, logicals, tableNode] = row.children;
+  const [list, after] = logicals.children;
+  list.style.setProperty("--columns", cellsPerRow(state.blockSize));
+  setAttr(list, "data-wide", state.blockSize > 6 ? "" : null);
+  syncKeyed(
+    list,
+    shown,
+    (j) => (typeof j === "number" ? j : `gap${j.after}`),
+    (j) => (typeof j === "number" ? makeLogical() : h("p", { class: "gap quiet" })),
+    (node, j) => {
+      if (typeof j === "number") drawLogical(node, seq, j, view, next, focus === j);
+      else setText(node, `⋯ ${j.gap} more blocks`);
+    },
+  );
+  const size = state.tokens.get(seq).length;
+  setText(after, table.length === 0 ? `no block yet${size ? "" : ", no token"}` : next ? "" : "next write allocates a block");
+  setAttr(after, "hidden", after.textContent ? null : "");
+  drawTable(tableNode, seq, shown, view, event);
+}
+
+function makeLogical() {
+  return h(
+    "div",
+    { class: "block logical", role: "button", "data-rove": "logical", tabindex: "-1" },
+    h("div", { class: "head" }, h("span", { class: "index" }), h("span", { class: "arrow", "aria-hidden": "true" }, "→"), h("b", { class: "id" }), h("span", { class: "note" }), h("span", { class: "badge" })),
+    h("div", { class: "cells" }),
+  );
+}
+
+function drawLogical(node, seq, logical, view, next, now) {
+  const { state } = view;
+  const entry = state.tables.get(seq)[logical];
+  const filled = filledIn(state, seq, logical);
+  const refs = isHost(entry) ? state.hostRefs[blockOf(entry)] : state.refs[blockOf(entry)];
+  const isNull = entry === state.nullBlock;
+  setAttr(node, "data-seq", seq);
+  setAttr(node, "data-logical", logical);
+  setAttr(node, "data-entry", nameOf(entry));
+  setAttr(node, "data-link", linkOf(entry));
+  setAttr(node, "data-filled", filled);
+  setAttr(node, "data-now", now ? "" : null);
+  setAttr(node, "data-where", isHost(entry) ? "host" : "device");
+  setAttr(node, "data-stopped", now && view.event?.kind === "WriteStopped" ? "" : null);
+  const place = isHost(entry) ? `host block ${nameOf(entry)}` : `physical block ${nameOf(entry)}`;
+  const shared = refs > 1 && !isNull ? `, shared, ${refs} references` : "";
+  setAttr(node, "aria-label", `sequence ${seq}, logical block ${logical}, ${filled} of ${state.blockSize} tokens, ${place}${isNull ? ", the null block" : ""}${shared}`);
+  const tokens = state.tokens.get(seq);
+  setAttr(node, "data-tip", `${seq}, logical block ${logical}: ${listed(tokens.slice(logical * state.blockSize, logical * state.blockSize + filled).map((t) => `“${t}”`)) || "no token yet"}`);
+  const [index, , id, note, badge] = node.firstElementChild.children;
+  setText(index, logical);
+  setText(id, nameOf(entry));
+  setText(note, isNull ? "null" : isHost(entry) ? "on host" : "");
+  setText(badge, refs > 1 && !isNull ? `×${refs}` : "");
+  drawCells(node.lastElementChild, state.blockSize, (offset) => {
+    const position = logical * state.blockSize + offset;
+    if (offset < filled) {
+      const token = tokens[position];
+      return { state: "filled", text: tokenText(token), tip: `“${token}”, position ${position}` };
+    }
+    const isNext = next && next.logical === logical && next.offset === offset;
+    return isNext
+      ? { state: "next", text: "next", tip: `position ${position}: where the next token of ${seq} goes` }
+      : { state: "stale", text: "", tip: "unfilled: whatever is there is nobody's (stale or NaN), and no kernel reads it" };
+  });
+}
