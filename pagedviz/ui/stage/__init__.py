@@ -1,0 +1,43 @@
+"""The stage: the component that replays a run's events in the browser, step by step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+HERE = Path(__file__).parent
+
+# Streamlit takes one inline module. The files are ordinary ES modules that import each other; joined in this order,
+# their import lines and `export` words are dropped and the one `export default`, in stage.js, is left.
+MODULES = (
+    "replay", "derive", "dom", "icons", "text", "tables", "bigpool", "sequences", "pools",
+    "links", "panel", "timeline", "transport", "motion", "keys", "stage",
+)  # fmt: skip
+
+
+def _javascript() -> str:
+    """Join the modules into one, with one `export default`."""
+    joined = "\n".join((HERE / f"{name}.js").read_text(encoding="utf-8") for name in MODULES)
+    joined = re.sub(r"^import [^;]*?from \"\./[\w.]+\";\n", "", joined, flags=re.MULTILINE)
+    return re.sub(r"^export (?!default)", "", joined, flags=re.MULTILINE)
+
+
+_component = st.components.v2.component(
+    "pagedviz_stage",
+    css=(HERE / "stage.css").read_text(encoding="utf-8"),
+    js=_javascript(),
+)
+
+
+def stage(data: dict[str, Any], key: str, on_step: Callable[[], None] | None = None) -> Any:
+    """Show a run and let the learner step through it.
+
+    `data` is the run as plain JSON: base snapshot, steps (event, sentence, source line), checks so far. Sending it again
+    with the same `run` keeps the learner's step, whatever else has changed; another `run` starts at `data["step"]`.
+    The step the learner rests at comes back, a moment later, as `stage(...).step`; `on_step` is called then.
+    """
+    return _component(data=data, key=key, on_step_change=on_step or (lambda: None))

@@ -1,0 +1,323 @@
+// A pool of more than 64 blocks: one canvas with zoom, an overview, and a summary in words.
+import { h, setAttr, setText } from "./dom.js";
+import { isHost, linkOf, nameOf, blockOf, hostEntry } from "./replay.js";
+import { concerned, physicalBlock, physicalLabel } from "./derive.js";
+import { iconButton } from "./icons.js";
+import { tokenText } from "./sequences.js";
+
+const HEIGHT = 264;
+const MINI = { width: 132, height: 56 };
+const MAX_ZOOM = 32;
+
+export class BigPool {
+  constructor(links, onHost) {
+    this.links = links;
+    this.onHost = onHost;
+    this.zoom = 1;
+    this.origin = { x: 0, y: 0 };
+    this.canvas = h("canvas", { class: "big", role: "img" });
+    this.mini = h("canvas", { class: "mini", "aria-hidden": "true" });
+    this.summary = h("p", { class: "quiet summary" });
+    this.find = h("input", { type: "number", min: "0", "aria-label": `Find ${onHost ? "host " : ""}block`, placeholder: "block" });
+    const button = (text, name, act) => {
+      const node = h("button", { type: "button", "aria-label": name, title: name }, text);
+      node.addEventListener("click", act);
+      return node;
+    };
+    const bar = h(
+      "div",
+      { class: "big-bar" },
+      h("div", { class: "big-words" }, this.summary, h(
+        "div",
+        { class: "big-tools" },
+        button("−", "Zoom out", () => this.zoomBy(0.5)),
+        button("+", "Zoom in", () => this.zoomBy(2)),
+        button("fit", "Show the whole pool", () => this.zoomBy(0)),
+        h("label", {}, "find ", this.find),
+      )),
+      this.mini,
+    );
+    this.node = h("div", { class: "big-pool" }, bar, this.canvas);
+    this.find.addEventListener("change", () => this.findBlock(this.find.value));
+    this.listen();
+    this.observer = new ResizeObserver(() => this.view && this.paint());
+    this.observer.observe(this.node);
+  }
+
+  destroy() {
+    this.observer.disconnect();
+  }
+
+  listen() {
+    const { canvas, mini } = this;
+    let drag = null;
+    canvas.addEventListener("pointerdown", (event) => {
+      drag = { x: event.offsetX, y: event.offsetY, origin: { ...this.origin }, moved: false };
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (drag && Math.hypot(event.offsetX - drag.x, event.offsetY - drag.y) > 4) drag.moved = true;
+      if (drag?.moved) {
+        this.origin = { x: drag.origin.x - (event.offsetX - drag.x), y: drag.origin.y - (event.offsetY - drag.y) };
+        this.paint();
+        return;
+      }
+      const entry = this.entryAt(event.offsetX, event.offsetY);
+      if (entry === null) return this.links.leave();
+      this.links.hover(linkOf(entry), this.describe(entry), { x: event.clientX, y: event.clientY });
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      const entry = this.entryAt(event.offsetX, event.offsetY);
+      if (drag && !drag.moved && entry !== null) this.links.pin(linkOf(entry));
+      drag = null;
+    });
+    canvas.addEventListener("pointerleave", () => this.links.leave());
+    canvas.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.metaKey && this.zoom === 1 && event.deltaY > 0) return;
+      event.preventDefault();
+      this.zoomBy(event.deltaY < 0 ? 1.25 : 0.8, event.offsetX, event.offsetY);
+    }, { passive: false });
+    mini.addEventListener("pointerdown", (event) => this.centre((event.offsetX / MINI.width) * this.size.width * this.zoom, (event.offsetY / MINI.height) * this.size.height * this.zoom));
+  }
+
+  findBlock(text) {
+    const block = Number(text);
+    if (text === "" || !Number.isInteger(block) || block < 0 || block >= this.entries.length) return;
+    const entry = this.onHost ? hostEntry(block) : block;
+    if (this.zoom < 8) this.zoom = 8;
+    this.reveal(entry, true);
+    this.links.pin(linkOf(entry), this.describe(entry));
+    this.paint();
+  }
+
+  describe(entry) {
+    const { state, owners, colours } = this.view;
+    const block = physicalBlock(state, entry, owners, colours);
+    const words = block.tokens.slice(0, 8).map((token) => `“${token}”`).join(" ");
+    return `${physicalLabel(block, state.blockSize)}${words ? `: ${words}` : ""}`;
+  }
+
+  zoomBy(factor, x = this.size.width / 2, y = this.size.height / 2) {
+    const before = this.zoom;
+    this.zoom = factor === 0 ? 1 : Math.min(MAX_ZOOM, Math.max(1, this.zoom * factor));
+    const ratio = this.zoom / before;
+    this.origin = { x: (this.origin.x + x) * ratio - x, y: (this.origin.y + y) * ratio - y };
+    this.paint();
+  }
+
+  centre(x, y) {
+    this.origin = { x: x - this.size.width / 2, y: y - this.size.height / 2 };
+    this.paint();
+  }
+
+  // The grid that fits the whole pool at zoom 1; its shape never depends on the step.
+  measure() {
+    const width = Math.max(200, this.node.clientWidth);
+    const count = this.entries.length;
+    let columns = Math.ceil(Math.sqrt((count * width) / HEIGHT));
+    columns = Math.max(16, Math.ceil(columns / 16) * 16);
+    const rows = Math.ceil(count / columns);
+    const cell = Math.min(width / columns, HEIGHT / rows, 40);
+    const height = Math.ceil(rows * cell);
+    this.size = { width, height, columns, rows, cell };
+    for (const [canvas, w, hgt] of [[this.canvas, width, height], [this.mini, MINI.width, MINI.height]]) {
+      const ratio = window.devicePixelRatio || 1;
+      if (canvas.width !== Math.round(w * ratio) || canvas.height !== Math.round(hgt * ratio)) {
+        canvas.width = Math.round(w * ratio);
+        canvas.height = Math.round(hgt * ratio);
+        canvas.style.width = `${w}px`;
+        canvas.style.height = `${hgt}px`;
+      }
+    }
+  }
+
+  placeOf(index) {
+    const side = this.size.cell * this.zoom;
+    return {
+      x: (index % this.size.columns) * side - this.origin.x,
+      y: Math.floor(index / this.size.columns) * side - this.origin.y,
+      side,
+    };
+  }
+
+  entryAt(x, y) {
+    const side = this.size.cell * this.zoom;
+    const column = Math.floor((x + this.origin.x) / side);
+    const index = Math.floor((y + this.origin.y) / side) * this.size.columns + column;
+    if (column < 0 || column >= this.size.columns || index < 0 || index >= this.entries.length) return null;
+    return this.entries[index];
+  }
+
+  // Where a block is on the page, for connectors and flights; null when it is scrolled out of the view.
+  rectOf(entry) {
+    const { x, y, side } = this.placeOf(blockOf(entry));
+    if (x < -side || y < -side || x > this.size.width || y > this.size.height) return null;
+    const box = this.canvas.getBoundingClientRect();
+    return new DOMRect(box.left + x, box.top + y, side, side);
+  }
+
+  reveal(entry, always = false) {
+    const { x, y, side } = this.placeOf(blockOf(entry));
+    const inside = x >= 0 && y >= 0 && x + side <= this.size.width && y + side <= this.size.height;
+    if (!inside || always) this.origin = { x: this.origin.x + x + side / 2 - this.size.width / 2, y: this.origin.y + y + side / 2 - this.size.height / 2 };
+  }
+
+  draw(view, entries) {
+    this.view = view;
+    this.entries = entries;
+    setAttr(this.find, "max", entries.length - 1);
+    this.about = concerned(view.event).entries.filter((entry) => isHost(entry) === this.onHost);
+    this.measure();
+    if (this.zoom > 1 && this.about.length && this.step !== view.step) this.reveal(this.about[0]);
+    this.step = view.step;
+    this.colour();
+    this.paint();
+    this.describePool();
+  }
+
+  // One colour pair per block, kept so that panning and hovering repaint without the state.
+  colour() {
+    const { state, owners, colours } = this.view;
+    const refs = this.onHost ? state.hostRefs : state.refs;
+    this.fills = this.entries.map((entry, index) => {
+      if (!this.onHost && state.nullBlock === index) return ["null", null];
+      const named = owners.get(entry);
+      if (named) {
+        const other = named.length > 1 ? colours.get(named[1].seq).fill : null;
+        return [colours.get(named[0].seq).fill, other];
+      }
+      return refs[index] ? ["held", null] : null;
+    });
+  }
+
+  paint() {
+    const limit = (value, most) => Math.max(0, Math.min(value, Math.max(0, most)));
+    this.measure();
+    const { width, height, columns, rows, cell } = this.size;
+    const side = cell * this.zoom;
+    this.origin.x = limit(this.origin.x, columns * side - width);
+    this.origin.y = limit(this.origin.y, rows * side - height);
+    const style = getComputedStyle(this.node);
+    this.ink = style.getPropertyValue("--ink").trim();
+    this.line = style.getPropertyValue("--line").trim();
+    this.quiet = style.getPropertyValue("--quiet").trim();
+    this.surface = style.getPropertyValue("--surface").trim();
+    const ratio = window.devicePixelRatio || 1;
+    const g = this.canvas.getContext("2d");
+    g.setTransform(ratio, 0, 0, ratio, 0, 0);
+    g.clearRect(0, 0, width, height);
+    const firstRow = Math.max(0, Math.floor(this.origin.y / side));
+    const lastRow = Math.min(rows - 1, Math.floor((this.origin.y + height) / side));
+    for (let row = firstRow; row <= lastRow; row += 1) {
+      for (let column = 0; column < columns; column += 1) {
+        const index = row * columns + column;
+        const x = column * side - this.origin.x;
+        if (index >= this.entries.length || x > width || x + side < 0) continue;
+        this.paintBlock(g, index, x, row * side - this.origin.y, side);
+      }
+    }
+    for (const entry of this.about) this.ring(g, entry, this.ink, 2);
+    const lit = this.links.current();
+    if (lit) for (const entry of this.entries) if (linkOf(entry) === lit) this.ring(g, entry, this.ink, 3);
+    this.paintMini(ratio);
+  }
+
+  paintBlock(g, index, x, y, side) {
+    const gap = side > 3 ? Math.min(3, side * 0.14) : 0;
+    const inner = side - gap;
+    const fill = this.fills[index];
+    g.fillStyle = fill === null ? this.line : fill[0] === "null" || fill[0] === "held" ? this.quiet : fill[0];
+    if (side < 48) {
+      g.fillRect(x, y, inner, inner);
+      if (fill?.[1]) {
+        g.fillStyle = fill[1];
+        g.fillRect(x + inner / 2, y, inner / 2, inner);
+      }
+      return;
+    }
+    const size = Math.min(12, side / 6);
+    g.strokeStyle = this.line;
+    g.strokeRect(x + 0.5, y + 0.5, inner, inner);
+    this.paintSlots(g, this.entries[index], x + 4, y + size + 8, inner - 8, inner - size - 12, fill);
+    g.fillStyle = this.ink;
+    g.font = `600 ${size}px sans-serif`;
+    g.fillText(nameOf(this.entries[index]), x + 4, y + size + 3);
+    const count = (this.onHost ? this.view.state.hostRefs : this.view.state.refs)[index];
+    if (count > 0) g.fillText(`×${count}`, x + inner - 4 - g.measureText(`×${count}`).width, y + size + 3);
+  }
+
+  paintSlots(g, entry, x, y, width, height, fill) {
+    const { state, owners, colours } = this.view;
+    const block = physicalBlock(state, entry, owners, colours);
+    const columns = Math.ceil(Math.sqrt(state.blockSize));
+    const rows = Math.ceil(state.blockSize / columns);
+    for (let offset = 0; offset < state.blockSize; offset += 1) {
+      const w = width / columns;
+      const hgt = height / rows;
+      const cx = x + (offset % columns) * w;
+      const cy = y + Math.floor(offset / columns) * hgt;
+      if (offset < block.tokens.length) {
+        g.fillStyle = fill?.[1] && offset % 2 ? fill[1] : fill && fill[0].startsWith("#") ? fill[0] : this.quiet;
+        g.fillRect(cx, cy, w - 1.5, hgt - 1.5);
+        if (w > 34) {
+          g.fillStyle = block.fills[fill?.[1] && offset % 2 ? 1 : 0]?.text ?? this.surface;
+          g.font = "10px sans-serif";
+          g.fillText(tokenText(block.tokens[offset]), cx + 3, cy + hgt / 2 + 3, w - 7);
+        }
+      } else {
+        g.strokeStyle = block.next.includes(offset) ? this.ink : this.line;
+        g.setLineDash([2, 2]);
+        g.strokeRect(cx + 0.5, cy + 0.5, w - 2.5, hgt - 2.5);
+        g.setLineDash([]);
+      }
+    }
+  }
+
+  ring(g, entry, colour, weight) {
+    const { x, y, side } = this.placeOf(blockOf(entry));
+    const grow = Math.max(2, (9 - side) / 2);
+    g.lineWidth = weight + 2;
+    g.strokeStyle = this.surface;
+    g.strokeRect(x - grow, y - grow, side + 2 * grow - 1, side + 2 * grow - 1);
+    g.lineWidth = weight;
+    g.strokeStyle = colour;
+    g.strokeRect(x - grow, y - grow, side + 2 * grow - 1, side + 2 * grow - 1);
+    g.lineWidth = 1;
+  }
+
+  paintMini(ratio) {
+    const { width, height, columns, rows } = this.size;
+    setAttr(this.mini, "hidden", this.zoom > 1 ? null : "");
+    if (this.zoom === 1) return;
+    const g = this.mini.getContext("2d");
+    g.setTransform(ratio, 0, 0, ratio, 0, 0);
+    g.clearRect(0, 0, MINI.width, MINI.height);
+    const w = MINI.width / columns;
+    const hgt = MINI.height / rows;
+    this.fills.forEach((fill, index) => {
+      g.fillStyle = fill === null ? this.line : fill[0].startsWith("#") ? fill[0] : this.quiet;
+      g.fillRect((index % columns) * w, Math.floor(index / columns) * hgt, w, hgt);
+    });
+    g.strokeStyle = this.ink;
+    g.lineWidth = 2;
+    const scale = this.size.cell * this.zoom;
+    g.strokeRect((this.origin.x / scale) * w + 1, (this.origin.y / scale) * hgt + 1, (width / scale) * w - 2, (height / scale) * hgt - 2);
+  }
+
+  describePool() {
+    const { state } = this.view;
+    const refs = this.onHost ? state.hostRefs : state.refs;
+    let used = 0;
+    let shared = 0;
+    for (const count of refs) {
+      if (count > 0) used += 1;
+      if (count > 1) shared += 1;
+    }
+    const free = (this.onHost ? state.hostFree : state.free).length;
+    const number = (value) => value.toLocaleString("en");
+    const words = `${number(used)} in use, ${number(shared)} of them shared, ${number(free)} free`;
+    setText(this.summary, words);
+    const about = this.about.length ? `. This step: ${this.about.map((entry) => this.describe(entry)).join("; ")}` : "";
+    setAttr(this.canvas, "aria-label", `${this.onHost ? "Host" : "Device"} pool, ${number(this.entries.length)} blocks: ${words}${about}`);
+  }
+}

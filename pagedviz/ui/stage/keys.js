@@ -1,0 +1,47 @@
+// Left, Right, Space, Home and End, wherever the focus is in the stage or on the bare page.
+
+const live = [];
+
+const ACTIONS = {
+  ArrowLeft: (stage) => stage.back(),
+  ArrowRight: (stage) => stage.forward(),
+  " ": (stage) => stage.toggle(),
+  Home: (stage) => stage.goTo(0),
+  End: (stage) => stage.goTo(stage.data.steps.length),
+};
+
+// A focused control keeps the keys that mean something to it.
+function keptByControl(target, key) {
+  if (target.isContentEditable || target.localName === "textarea" || target.localName === "select") return true;
+  if (target.localName === "input") return target.type !== "range" || key !== " ";
+  if (target.matches("button, a[href], summary, [role=button]")) return key === " ";
+  return target.matches("pre") && target.scrollWidth > target.clientWidth && key.startsWith("Arrow");
+}
+
+export function listenToKeys(stage) {
+  live.unshift(stage);
+  const used = () => {
+    live.splice(live.indexOf(stage), 1);
+    live.unshift(stage);
+  };
+  const onKey = (event) => {
+    const action = ACTIONS[event.key];
+    if (!action || event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey || !stage.data) return;
+    const path = event.composedPath();
+    const target = path[0];
+    const inside = path.includes(stage.root);
+    // the bare page: the body or a box round the stage has the focus, and of several stages the last used answers
+    const bare = !inside && target.contains?.(stage.parent.host ?? stage.parent) && live.find((other) => other.root.isConnected) === stage;
+    if (!inside && !bare) return;
+    if (inside && keptByControl(target, event.key)) return;
+    event.preventDefault();
+    action(stage);
+  };
+  document.addEventListener("keydown", onKey);
+  stage.root.addEventListener("pointerdown", used);
+  stage.root.addEventListener("focusin", used);
+  return () => {
+    document.removeEventListener("keydown", onKey);
+    live.splice(live.indexOf(stage), 1);
+  };
+}

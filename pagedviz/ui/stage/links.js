@@ -1,0 +1,179 @@
+// Linked ends: a logical block, its table entry, its physical block and its free-queue chip light up together.
+// Hover and focus light them for as long as they last; a click pins; Escape lets go.
+import { h, svg, setAttr, setText } from "./dom.js";
+
+const NEXT = { ArrowDown: 1, ArrowUp: -1 };
+
+export class Links {
+  constructor(root) {
+    this.root = root;
+    this.hovered = null;
+    this.focused = null;
+    this.pinned = null;
+    this.repaint = () => {};
+    this.bigRect = () => null;
+    this.wires = svg("svg", { class: "wires", "aria-hidden": "true" });
+    this.tip = h("div", { class: "tip", role: "tooltip", hidden: "" });
+    root.append(this.wires, this.tip);
+    root.addEventListener("pointerover", (event) => this.onOver(event));
+    root.addEventListener("pointerleave", () => this.leave());
+    root.addEventListener("focusin", (event) => this.onFocus(event));
+    root.addEventListener("focusout", () => this.onBlur());
+    root.addEventListener("click", (event) => this.onClick(event));
+    root.addEventListener("keydown", (event) => this.onKey(event));
+  }
+
+  current() {
+    return this.hovered ?? this.focused ?? this.pinned;
+  }
+
+  hover(link, words = null, at = null) {
+    const changed = this.hovered !== link;
+    this.hovered = link;
+    if (words) this.showTip(words, at);
+    if (changed) this.light();
+  }
+
+  leave() {
+    this.hideTip();
+    if (this.hovered === null) return;
+    this.hovered = null;
+    this.light();
+  }
+
+  pin(link) {
+    this.pinned = this.pinned === link ? null : link;
+    this.light();
+  }
+
+  onOver(event) {
+    if (event.target.closest("canvas")) return;
+    const end = event.target.closest("[data-link]");
+    const told = event.target.closest("[data-tip]");
+    if (!end && !told) return this.leave();
+    this.hovered = end?.dataset.link ?? null;
+    if (told) {
+      const box = told.getBoundingClientRect();
+      this.showTip(told.dataset.tip, { x: box.left + box.width / 2, y: box.top, above: true });
+    } else this.hideTip();
+    this.light();
+  }
+
+  onFocus(event) {
+    const end = event.target.closest("[data-link]");
+    this.focused = end && event.target.matches(":focus-visible") ? end.dataset.link : null;
+    if (this.focused && end.dataset.tip) {
+      const box = end.getBoundingClientRect();
+      this.showTip(end.dataset.tip, { x: box.left + box.width / 2, y: box.top, above: true });
+    }
+    const group = event.target.dataset?.rove;
+    if (group) for (const node of this.root.querySelectorAll(`[data-rove="${group}"]`)) setAttr(node, "tabindex", node === event.target ? 0 : -1);
+    this.light();
+  }
+
+  onBlur() {
+    if (this.focused === null) return;
+    this.focused = null;
+    this.hideTip();
+    this.light();
+  }
+
+  onClick(event) {
+    const end = event.target.closest("[data-link]");
+    if (end) this.pin(end.dataset.link);
+  }
+
+  // Up and down move inside a group of blocks (left and right always step); Enter pins, Escape lets go.
+  onKey(event) {
+    if (event.key === "Escape") {
+      if (this.current() === null && this.tip.hidden) return;
+      this.hovered = this.pinned = this.focused = null;
+      this.hideTip();
+      this.light();
+      return;
+    }
+    const group = event.target.dataset?.rove;
+    if (!group || event.ctrlKey || event.altKey || event.metaKey) return;
+    if (NEXT[event.key]) {
+      const all = [...this.root.querySelectorAll(`[data-rove="${group}"]`)];
+      const to = all[all.indexOf(event.target) + NEXT[event.key]];
+      event.preventDefault();
+      to?.focus();
+    } else if ((event.key === "Enter" || event.key === " ") && event.target.localName !== "button") {
+      event.preventDefault();
+      this.pin(event.target.dataset.link);
+    }
+  }
+
+  // After a draw: one tab stop in each group, and the marks on the ends as they are now.
+  refresh() {
+    const groups = new Map();
+    for (const node of this.root.querySelectorAll("[data-rove]")) {
+      const group = groups.get(node.dataset.rove);
+      if (group) group.push(node);
+      else groups.set(node.dataset.rove, [node]);
+    }
+    for (const nodes of groups.values()) {
+      if (!nodes.some((node) => node.tabIndex === 0)) setAttr(nodes[0], "tabindex", 0);
+    }
+    this.light();
+  }
+
+  light() {
+    const link = this.current();
+    for (const node of this.root.querySelectorAll("[data-link]")) {
+      setAttr(node, "data-lit", link !== null && node.dataset.link === link ? "" : null);
+      if (node.localName !== "button") setAttr(node, "aria-pressed", String(node.dataset.link === this.pinned));
+    }
+    setAttr(this.root, "data-linking", link === null ? null : "");
+    this.repaint();
+    this.wire(link);
+  }
+
+  // Logical block -> table entry -> physical block, drawn for the lit ends only.
+  wire(link) {
+    this.wires.replaceChildren();
+    if (link === null) return;
+    const origin = this.root.getBoundingClientRect();
+    const target = this.root.querySelector(`.physical[data-link="${link}"]`)?.getBoundingClientRect() ?? this.bigRect(link);
+    const point = (x, y) => [x - origin.left, y - origin.top];
+    for (const block of this.root.querySelectorAll(`.logical[data-link="${link}"]`)) {
+      const entry = block.closest(".seq").querySelector(`.entry[data-link="${link}"]`);
+      if (!entry) continue;
+      const colour = getComputedStyle(block).getPropertyValue("--fill");
+      const from = block.getBoundingClientRect();
+      const via = entry.getBoundingClientRect();
+      const start = point(from.right, from.top + 11);
+      const into = point(via.left - 3, via.top + via.height / 2);
+      this.curve(start, into, colour, false);
+      if (!target) continue;
+      const end = point(target.left + Math.min(target.width / 2, 80), target.top);
+      this.curve(point(via.left + via.width / 2, via.bottom + 2), end, colour, true);
+    }
+  }
+
+  curve([x0, y0], [x1, y1], colour, down) {
+    const dx = Math.max(14, Math.abs(x1 - x0) * 0.4);
+    const dy = Math.max(14, Math.abs(y1 - y0) * 0.5);
+    const d = down ? `M${x0} ${y0}C${x0} ${y0 + dy} ${x1} ${y1 - dy} ${x1} ${y1}` : `M${x0} ${y0}C${x0 + dx} ${y0} ${x1 - dx} ${y1} ${x1} ${y1}`;
+    this.wires.append(
+      svg("path", { d, class: "halo" }),
+      svg("path", { d, style: `stroke:${colour}` }),
+      svg("circle", { cx: x1, cy: y1, r: 3.5, style: `fill:${colour}` }),
+    );
+  }
+
+  showTip(words, { x, y, above }) {
+    const origin = this.root.getBoundingClientRect();
+    setText(this.tip, words);
+    setAttr(this.tip, "hidden", null);
+    const box = this.tip.getBoundingClientRect();
+    const left = Math.max(4, Math.min(x - origin.left - box.width / 2, origin.width - box.width - 4));
+    const top = y - origin.top - box.height - (above ? 6 : 12);
+    this.tip.style.transform = `translate(${Math.round(left)}px, ${Math.round(Math.max(0, top))}px)`;
+  }
+
+  hideTip() {
+    setAttr(this.tip, "hidden", "");
+  }
+}

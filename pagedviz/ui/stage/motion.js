@@ -1,0 +1,185 @@
+// Motion over a picture that is already final: ghosts fly, and the cells they land on are veiled until then.
+// Everything is over in 400 ms at most, and finish() ends it at once.
+import { h } from "./dom.js";
+import { hostEntry, linkOf } from "./replay.js";
+
+const LONGEST = 380;
+const EASE = "cubic-bezier(.4, 0, .2, 1)";
+
+export class Motion {
+  constructor(root, bigRect) {
+    this.root = root;
+    this.bigRect = bigRect;
+    this.layer = h("div", { class: "flights", "aria-hidden": "true" });
+    root.append(this.layer);
+    this.running = [];
+    this.still = window.matchMedia("(prefers-reduced-motion: reduce)");
+  }
+
+  finish() {
+    for (const animation of this.running.splice(0)) animation.finish();
+    this.layer.replaceChildren();
+  }
+
+  physical(entry) {
+    return this.root.querySelector(`.physical[data-link="${linkOf(entry)}"]`);
+  }
+
+  rect(entry) {
+    return this.physical(entry)?.getBoundingClientRect() ?? this.bigRect(linkOf(entry));
+  }
+
+  chip(entry) {
+    return this.root.querySelector(`.free-chip[data-link="${linkOf(entry)}"]`);
+  }
+
+  logical(seq, index) {
+    return this.root.querySelector(`.logical[data-seq="${CSS.escape(seq)}"][data-logical="${index}"]`);
+  }
+
+  // What must be measured or cloned before the picture changes.
+  before(event) {
+    if (this.still.matches) return null;
+    const chips = new Map();
+    for (const node of this.root.querySelectorAll(".free-chip")) chips.set(node.dataset.link, node.getBoundingClientRect());
+    const leaving = { BlockSpilled: event.block, BlockReloaded: hostEntry(event.host_block ?? 0), BlockFreed: event.where === "host" ? hostEntry(event.block) : event.block }[event.kind];
+    const cells = leaving === undefined ? null : this.strip(leaving);
+    const taken = { BlockAllocated: event.block, BlockCopied: event.target }[event.kind];
+    const chip = taken === undefined ? null : this.chip(taken);
+    return { chips, cells, chip: chip && { ghost: chip.cloneNode(true), rect: chip.getBoundingClientRect() } };
+  }
+
+  // The cells of a block as a ghost, with its place.
+  strip(entry) {
+    const block = this.physical(entry);
+    if (!block) {
+      const rect = this.bigRect(linkOf(entry));
+      return rect && { ghost: h("span", { class: "dot" }), rect };
+    }
+    const cells = block.querySelector(".cells");
+    const ghost = cells.cloneNode(true);
+    const style = block.closest(".pool").style;
+    for (const name of ["--fill", "--fill-text"]) ghost.style.setProperty(name, block.style.getPropertyValue(name));
+    ghost.style.setProperty("--columns", style.getPropertyValue("--columns"));
+    if (block.dataset.kind === "shared") ghost.dataset.shared = "";
+    return { ghost, rect: cells.getBoundingClientRect() };
+  }
+
+  after(event, before, speed) {
+    if (!before) return;
+    this.ms = Math.round(LONGEST / Math.max(1, speed));
+    MOVES[event.kind]?.(this, event, before);
+    this.slideQueue(before.chips);
+  }
+
+  run(node, frames, options = {}) {
+    if (!node) return null;
+    const animation = node.animate(frames, { duration: this.ms, easing: EASE, ...options });
+    this.running.push(animation);
+    return animation;
+  }
+
+  fly(ghost, from, to, landing = []) {
+    if (!from || !to) return;
+    const origin = this.root.getBoundingClientRect();
+    ghost.classList.add("ghost");
+    for (const node of [ghost, ...ghost.querySelectorAll("*")]) {
+      for (const name of ["tabindex", "data-link", "data-rove", "role", "aria-label"]) node.removeAttribute(name);
+    }
+    Object.assign(ghost.style, { left: `${from.left - origin.left}px`, top: `${from.top - origin.top}px`, width: `${from.width}px`, height: `${from.height}px` });
+    this.layer.append(ghost);
+    const move = `translate(${to.left - from.left}px, ${to.top - from.top}px) scale(${to.width / from.width}, ${to.height / from.height})`;
+    const flight = this.run(ghost, [{ transform: "none" }, { transform: move }]);
+    flight.onfinish = () => ghost.remove();
+    for (const node of landing) this.run(node, [{ opacity: 0 }, { opacity: 0 }], { easing: "linear" });
+  }
+
+  pulse(node, scale = 1.35) {
+    this.run(node, [{ transform: "none" }, { transform: `scale(${scale})` }, { transform: "none" }]);
+  }
+
+  appear(node) {
+    this.run(node, [{ opacity: 0, transform: "translateY(4px)" }, { opacity: 1, transform: "none" }]);
+  }
+
+  slideQueue(chips) {
+    for (const node of this.root.querySelectorAll(".free-chip")) {
+      const from = chips.get(node.dataset.link);
+      if (!from) continue;
+      const to = node.getBoundingClientRect();
+      const [dx, dy] = [from.left - to.left, from.top - to.top];
+      if (Math.abs(dx) > 1 && Math.abs(dy) < 1) this.run(node, [{ transform: `translateX(${dx}px)` }, { transform: "none" }]);
+    }
+  }
+}
+
+const fills = (block) => (block ? [...block.querySelectorAll('[data-fill="filled"] .fill')] : []);
+const badge = (block) => block?.querySelector(".badge");
+
+function land(motion, entry, strip) {
+  const target = motion.physical(entry);
+  if (strip) motion.fly(strip.ghost, strip.rect, target ? target.querySelector(".cells").getBoundingClientRect() : motion.rect(entry), fills(target));
+}
+
+function takeFromQueue(motion, entry, before) {
+  if (!before.chip) return;
+  const to = motion.physical(entry)?.querySelector(".id").getBoundingClientRect() ?? motion.rect(entry);
+  if (to) motion.fly(before.chip.ghost, before.chip.rect, new DOMRect(to.left, to.top, before.chip.rect.width, before.chip.rect.height));
+}
+
+const MOVES = {
+  SequenceAdded: (m, e) => m.appear(m.root.querySelector(`[data-row="${CSS.escape(e.seq_id)}"]`)),
+  SequenceForked: (m, e) => MOVES.SequenceAdded(m, e),
+  BlockAllocated: (m, e, before) => {
+    takeFromQueue(m, e.block, before);
+    m.appear(m.logical(e.seq_id, e.logical_block));
+    m.pulse(badge(m.physical(e.block)));
+  },
+  BlockShared: (m, e) => {
+    m.appear(m.logical(e.seq_id, e.logical_block));
+    m.pulse(badge(m.physical(e.where === "host" ? hostEntry(e.block) : e.block)), 1.6);
+  },
+  TokenWritten: (m, e) => {
+    const row = m.logical(e.seq_id, m.root.querySelector(`[data-row="${CSS.escape(e.seq_id)}"]`) ? Math.floor(e.position / m.blockSize) : -1);
+    const from = row?.querySelector(`[data-offset="${e.offset}"]`);
+    const target = m.physical(e.block)?.querySelector(`[data-offset="${e.offset}"]`);
+    if (!from) return;
+    m.run(from.firstElementChild, [{ transform: "scale(.8)", opacity: 0.3 }, { transform: "none", opacity: 1 }], { duration: m.ms * 0.35 });
+    const ghost = from.cloneNode(true);
+    const style = getComputedStyle(from);
+    for (const name of ["--fill", "--fill-text"]) ghost.style.setProperty(name, style.getPropertyValue(name));
+    m.fly(ghost, from.getBoundingClientRect(), target?.getBoundingClientRect() ?? m.rect(e.block), target ? [target.firstElementChild] : []);
+  },
+  WriteStopped: (m, e) => {
+    const shake = [0, -3, 3, -2, 0].map((x) => ({ transform: `translateX(${x}px)` }));
+    m.run(m.physical(e.block), shake);
+    m.pulse(badge(m.physical(e.block)), 1.6);
+  },
+  BlockCopied: (m, e, before) => {
+    land(m, e.target, m.strip(e.source));
+    takeFromQueue(m, e.target, before);
+  },
+  EntryRewritten: (m, e) => {
+    m.pulse(badge(m.physical(e.source)), 1.6);
+    m.pulse(badge(m.physical(e.target)), 1.6);
+    m.pulse(m.logical(e.seq_id, e.logical_block)?.querySelector(".id"), 1.6);
+    m.pulse(m.root.querySelector(`[data-table="${CSS.escape(e.seq_id)}"] [data-now] .entry`), 1.4);
+  },
+  BlockReleased: (m, e) => m.pulse(badge(m.physical(e.where === "host" ? hostEntry(e.block) : e.block)), 1.6),
+  BlockFreed: (m, e, before) => {
+    const entry = e.where === "host" ? hostEntry(e.block) : e.block;
+    const chip = m.chip(entry);
+    if (before.cells) {
+      const { ghost, rect } = before.cells;
+      m.fly(ghost, rect, rect);
+      m.run(ghost, [{ opacity: 1 }, { opacity: 0 }]);
+    }
+    const from = m.physical(entry)?.querySelector(".id").getBoundingClientRect() ?? m.rect(entry);
+    if (!chip || !from) return;
+    const to = chip.getBoundingClientRect();
+    m.fly(chip.cloneNode(true), new DOMRect(from.left, from.top, to.width, to.height), to, [chip]);
+  },
+  BlockSpilled: (m, e, before) => land(m, hostEntry(e.host_block), before.cells),
+  BlockReloaded: (m, e, before) => land(m, e.block, before.cells),
+  OperationRefused: (m) => m.appear(m.root.querySelector(".notice")),
+};

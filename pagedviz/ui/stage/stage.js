@@ -1,0 +1,248 @@
+// The stage: one instance per place on the page, kept through Streamlit's reruns.
+import { h, setAttr, setText } from "./dom.js";
+import { Replay } from "./replay.js";
+import { colourBook, ownersByEntry } from "./derive.js";
+import { drawSequences, makeSequences } from "./sequences.js";
+import { drawPools, makePools } from "./pools.js";
+import { drawPanel, makePanel, verdictOf } from "./panel.js";
+import { drawTimeline, makeTimeline } from "./timeline.js";
+import { drawTransport, makeTransport } from "./transport.js";
+import { Links } from "./links.js";
+import { Motion } from "./motion.js";
+import { listenToKeys } from "./keys.js";
+import { boldIds, isDark } from "./text.js";
+
+const STEP_MS = 1000;
+const TELL_AFTER_MS = 150;
+
+class Stage {
+  constructor(parent) {
+    this.parent = parent;
+    this.step = 0;
+    this.speed = 1;
+    this.chosen = "";
+    this.playing = null;
+    this.pauseText = "";
+    this.build();
+    this.unlisten = listenToKeys(this);
+    this.observer = new ResizeObserver(() => this.onResize());
+    this.observer.observe(this.root);
+  }
+
+  build() {
+    this.root = h("div", { class: "stage", "data-testid": "stage" });
+    this.status = h("p", { class: "server-status", role: "status" });
+    this.op = h("p", { class: "op quiet" });
+    this.sentence = h("p", { class: "sentence", "aria-live": "polite" });
+    this.notice = h("div", { class: "notice", hidden: "" }, h("b"), h("p"), h("p", { class: "quiet" }, "Nothing has changed."));
+    this.sequences = makeSequences((seq) => {
+      this.chosen = seq;
+      this.draw();
+    });
+    this.links = new Links(this.root);
+    this.pools = makePools(this.links);
+    this.panel = makePanel();
+    this.timeline = makeTimeline((step) => this.goTo(step, { animate: step === this.step + 1 }));
+    this.transport = makeTransport({
+      back: () => this.back(),
+      forward: () => this.forward(),
+      toggle: () => this.toggle(),
+      speed: (speed) => (this.speed = speed),
+      scrub: (step) => this.goTo(step),
+    });
+    const bigOf = (link) => (link.startsWith("h") ? this.pools.host.big : this.pools.device.big);
+    const bigRect = (link) => bigOf(link)?.rectOf(link.startsWith("h") ? -1 - Number(link.slice(1)) : Number(link.slice(1))) ?? null;
+    this.links.bigRect = bigRect;
+    this.links.repaint = () => [this.pools.device.big, this.pools.host.big].forEach((big) => big?.view && big.paint());
+    this.motion = new Motion(this.root, bigRect);
+    const top = h("header", { class: "top" }, this.status, this.op, this.sentence, this.notice);
+    const main = h("div", { class: "main" }, this.sequences.node, this.pools.node);
+    const bar = h("footer", { class: "bar" }, this.transport.pause, this.transport.node, this.timeline.node);
+    this.root.prepend(h("div", { class: "body" }, h("div", { class: "middle" }, top, main), this.panel.node), bar);
+    this.parent.append(this.root);
+  }
+
+  // New data from Python: another run starts over, the same run keeps its step, new checks only redraw.
+  update(data, tell) {
+    this.tell = tell;
+    setAttr(this.root, "data-theme", isDark(this.root) ? "dark" : "light");
+    const first = this.data === undefined;
+    const known = this.data?.run === data.run;
+    const length = this.data?.steps.length;
+    this.data = data;
+    this.replay = new Replay(data.base, data.steps);
+    this.colours = colourBook(data.base, data.steps);
+    this.usesHost =
+      Object.keys(data.base.host_ref_counts ?? {}).length > 0 ||
+      data.steps.some(({ event }) => event.kind === "BlockSpilled" || event.kind === "BlockReloaded");
+    const total = data.steps.length;
+    const before = this.step;
+    if (!known) {
+      this.stop();
+      this.motion.finish();
+      this.pauseText = "";
+      this.chosen = "";
+      this.step = data.step ?? 0;
+    }
+    this.step = Math.max(0, Math.min(this.step, total));
+    if (known && length !== total && before !== this.step) this.motion.finish();
+    this.draw();
+    if (!first && this.step !== before) this.tellSoon();
+    this.follow(data.goto, first);
+  }
+
+  follow(goto, first) {
+    if (!goto || goto.nonce === this.nonce) return;
+    this.nonce = goto.nonce;
+    if (first) return;
+    if (goto.play && goto.step > this.step) this.play(goto.step);
+    else {
+      this.stop();
+      this.goTo(goto.step);
+    }
+  }
+
+  goTo(step, { animate = false, playing = false } = {}) {
+    const target = Math.max(0, Math.min(step, this.data.steps.length));
+    if (!playing) this.stop();
+    if (target === this.step) return this.drawBar();
+    const event = target === this.step + 1 ? this.data.steps[target - 1].event : null;
+    this.motion.finish();
+    this.motion.blockSize = this.data.base.block_size;
+    const before = animate && event ? this.motion.before(event) : null;
+    this.step = target;
+    this.pauseText = "";
+    this.draw();
+    if (before) this.motion.after(event, before, this.playing ? this.speed : 1);
+    this.tellSoon();
+  }
+
+  back() {
+    this.goTo(this.step - 1);
+  }
+
+  forward() {
+    this.goTo(this.step + 1, { animate: true });
+  }
+
+  toggle() {
+    if (this.playing) this.stop();
+    else this.play();
+    this.drawBar();
+  }
+
+  play(until = Infinity) {
+    if (until === Infinity && this.step >= this.data.steps.length) this.goTo(0);
+    this.stop();
+    const tick = () => {
+      this.goTo(this.step + 1, { animate: true, playing: true });
+      const pause = this.data.pauses?.find(({ step }) => step === this.step);
+      if (pause) this.pauseText = pause.text;
+      if (pause || this.step >= Math.min(until, this.data.steps.length)) this.stop();
+      else this.playing = setTimeout(tick, STEP_MS / this.speed);
+      this.drawBar();
+    };
+    this.playing = setTimeout(tick, 60);
+    this.drawBar();
+  }
+
+  stop() {
+    clearTimeout(this.playing);
+    this.playing = null;
+  }
+
+  // Python hears of the step once it has rested; during fast play only at the end.
+  tellSoon() {
+    clearTimeout(this.telling);
+    this.telling = setTimeout(() => this.tell("step", this.step), this.playing ? 4 * TELL_AFTER_MS : TELL_AFTER_MS);
+  }
+
+  view() {
+    const { data, step } = this;
+    const state = this.replay.at(step);
+    const info = step ? data.steps[step - 1] : null;
+    return {
+      state, step, info,
+      event: info?.event ?? null,
+      owners: ownersByEntry(state),
+      colours: this.colours,
+      steps: data.steps,
+      checks: data.checks ?? [],
+      check: data.checks?.[step] ?? null,
+      excerpts: data.excerpts ?? [],
+      backend: data.backend ?? "",
+      veil: data.veil,
+      chosen: this.chosen,
+      usesHost: this.usesHost,
+      playing: this.playing !== null,
+      pauseText: this.pauseText,
+    };
+  }
+
+  draw() {
+    const view = this.view();
+    this.drawTop(view);
+    drawSequences(this.sequences, view);
+    drawPools(this.pools, view);
+    drawPanel(this.panel, view);
+    this.drawBar(view);
+    this.links.refresh();
+    setAttr(this.root, "data-steps", view.steps.length);
+    setAttr(this.root, "data-verdict", verdictOf(view.check));
+    setAttr(this.root, "data-step", view.step);
+  }
+
+  drawBar(view = this.view()) {
+    drawTransport(this.transport, view);
+    drawTimeline(this.timeline, view);
+  }
+
+  drawTop({ info, step, event }) {
+    setText(this.status, this.data.status ?? "");
+    setText(this.op, info?.op_text ?? "");
+    const words = info?.sentence ?? (this.data.steps.length ? "The start: no step has been taken yet." : "Nothing has happened yet.");
+    if (this.sentence.textContent !== words) this.sentence.replaceChildren(...boldIds(words));
+    setAttr(this.sentence, "data-key", step);
+    const refused = info?.refused ?? null;
+    setAttr(this.notice, "hidden", refused ? null : "");
+    setAttr(this.root, "data-refused", refused ? "" : null);
+    if (!refused) return;
+    const numbers = refused.needed === undefined || refused.needed === null ? "" : `: ${refused.needed} needed, ${refused.free} free`;
+    setText(this.notice.children[0], `Refused, ${refused.error}${numbers}`);
+    setText(this.notice.children[1], refused.sentence === words ? "" : refused.sentence);
+    setAttr(this.notice, "data-kind", event.kind);
+  }
+
+  onResize() {
+    if (!this.data || this.width === this.root.clientWidth) return;
+    this.width = this.root.clientWidth;
+    this.drawBar();
+    this.links.light();
+  }
+
+  destroy() {
+    this.stop();
+    clearTimeout(this.telling);
+    this.motion.finish();
+    this.observer.disconnect();
+    this.unlisten();
+    this.pools.device.big?.destroy();
+    this.pools.host.big?.destroy();
+    this.root.remove();
+  }
+}
+
+const stages = new WeakMap();
+
+export default function ({ data, parentElement, setStateValue }) {
+  if (!data) return undefined;
+  if (!stages.has(parentElement)) stages.set(parentElement, new Stage(parentElement));
+  const stage = stages.get(parentElement);
+  stage.update(data, setStateValue);
+  // Streamlit may run the clean-up of an overtaken update while the component lives on: ask the page.
+  return () => {
+    if (stage.root.isConnected || stages.get(parentElement) !== stage) return;
+    stage.destroy();
+    stages.delete(parentElement);
+  };
+}

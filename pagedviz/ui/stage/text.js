@@ -1,0 +1,30 @@
+// Words and colours of the page around us.
+import { h } from "./dom.js";
+
+const IDS = /(\bblocks? |\band block |\bslot |\bh(?=\d))(\d+)/g;
+
+// The sentence with its block and slot numbers in bold; everything stays text.
+export function boldIds(sentence) {
+  const out = [];
+  let at = 0;
+  for (const match of sentence.matchAll(IDS)) {
+    const start = match.index + match[1].length;
+    out.push(sentence.slice(at, start), h("b", {}, match[2]));
+    at = start + match[2].length;
+  }
+  out.push(sentence.slice(at));
+  return out.filter((part) => part !== "");
+}
+
+// Dark or light: by the luminance of Streamlit's background.
+export function isDark(node) {
+  const style = getComputedStyle(node);
+  const probe = document.createElement("canvas").getContext("2d");
+  probe.fillStyle = "#ffffff";
+  probe.fillStyle = style.getPropertyValue("--st-background-color").trim() || "#ffffff";
+  const hex = probe.fillStyle;
+  const [r, g, b] = hex.startsWith("#")
+    ? [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16))
+    : hex.match(/[\d.]+/g).map(Number);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b < 128;
+}
