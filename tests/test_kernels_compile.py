@@ -1,0 +1,88 @@
+"""Every kernel compiles for an H100 (sm_90) on a machine without a GPU: the interpreter accepts more than the compiler.
+
+Compiling needs Triton uninterpreted, so each dtype is compiled by this file run as a script in a process of its own.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernels import launch
+
+POINTERS = {"out", "q", "k", "v", "k_cache", "v_cache", "cache", "packed"}
+INDEX_POINTERS = {"block_tables", "seq_lens", "slot_mapping", "source_blocks", "target_blocks", "blocks"}
+BITS = {"fp32": "i32", "fp16": "i16", "bf16": "i16"}
+
+
+def signature_of(kernel, dtype, index, constants):
+    """Type a kernel's arguments as its launcher would: the last stride 1, the others past 2^31 or below by `index`."""
+    types = {}
+    for name in kernel.arg_names:
+        if name in constants:
+            types[name] = "constexpr"
+        elif name in POINTERS:
+            types[name] = f"*{dtype}"
+        elif name in INDEX_POINTERS:
+            types[name] = f"*{index}"
+        else:
+            types[name] = "fp32" if name == "scale_log2e" else index
+    return types
+
+
+def compile_all(dtype):
+    """Compile each kernel for this dtype with a couple of constants, and print the size of what comes out."""
+    import triton.language as tl
+    from triton import compile as triton_compile
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from kernels.copy_blocks import copy_blocks_kernel
+    from kernels.gather_blocks import gather_blocks_kernel, scatter_blocks_kernel
+    from kernels.paged_decode import paged_decode_kernel
+    from kernels.store_kv import store_kv_kernel
+
+    half = {"fp32": tl.float32, "fp16": tl.float16, "bf16": tl.bfloat16}[dtype]
+    llama = {"NUM_HEADS": 32, "HEADS_PER_KV": 4, "HEAD_DIM": 128, "BLOCK_SIZE": 16}
+    odd = {"NUM_HEADS": 17, "HEADS_PER_KV": 17, "HEAD_DIM": 5, "BLOCK_SIZE": 3}
+    decode = [
+        {**llama, "TILE_HEADS": 16, "TILE_DIM": 128, "TILE_TOKENS": 64, "TILE_LANES": 64, "DOT_TYPE": half},
+        {**odd, "TILE_HEADS": 32, "TILE_DIM": 16, "TILE_TOKENS": 3, "TILE_LANES": 16, "DOT_TYPE": half},
+    ]
+    move = [
+        {"NUM_KV_HEADS": 8, "HEAD_DIM": 128, "BLOCK_SIZE": 16, "TILE_ROWS": 8, "TILE_DIM": 128},
+        {"NUM_KV_HEADS": 1, "HEAD_DIM": 1, "BLOCK_SIZE": 3, "TILE_ROWS": 1024, "TILE_DIM": 1},
+    ]
+    for kernel, all_constants, pointee in [
+        (paged_decode_kernel, decode, dtype),
+        (store_kv_kernel, move, dtype),
+        (copy_blocks_kernel, move, BITS[dtype]),
+        (gather_blocks_kernel, move, BITS[dtype]),
+        (scatter_blocks_kernel, move, BITS[dtype]),
+    ]:
+        for constants, index in zip(all_constants, ("i32", "i64"), strict=True):
+            # Triton compiles a stride of 1 into the code, as the launch does.
+            ones = {name: 1 for name in kernel.arg_names if name.startswith("stride") and name.endswith("d")}
+            constants = constants | ones
+            source = ASTSource(kernel, signature_of(kernel, pointee, index, constants), constants)
+            made = triton_compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 2})
+            print(f"{kernel.__name__} {pointee} {index} cubin {len(made.asm['cubin'])} bytes")
+
+
+@pytest.mark.skipif(not launch.HAS_TRITON, reason="needs Triton")
+@pytest.mark.parametrize("dtype", BITS)
+def test_every_kernel_compiles_for_sm_90(dtype, tmp_path):
+    env = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    script = [sys.executable, "-m", "tests.test_kernels_compile", dtype]
+    root = Path(__file__).parents[1]
+    done = subprocess.run(script, capture_output=True, text=True, env=env, cwd=root, timeout=280)
+    assert done.returncode == 0, done.stderr[-3000:]
+    made = done.stdout.splitlines()
+    assert len(made) == 10
+    assert all(int(line.split()[-2]) > 1000 for line in made), made
+
+
+if __name__ == "__main__":
+    compile_all(sys.argv[1])
