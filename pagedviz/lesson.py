@@ -93,7 +93,8 @@ class Lesson:
     pages: tuple[PlacedPage, ...]
 
     def page_at(self, step: int) -> PlacedPage:
-        return [placed for placed in self.pages if placed.step <= step][-1]
+        """The page shown at a step: the last one that has come, or the first while the lesson is being set up."""
+        return next((placed for placed in reversed(self.pages) if placed.step <= step), self.pages[0])
 
 
 class Run:
