@@ -18,7 +18,7 @@ def apply(before: Snapshot, event: Event) -> Snapshot:
     return dataclasses.replace(before, **change(before, event)) if change else before
 
 
-def _with(mapping: Mapping[K, V], **changes: V) -> dict[Any, V]:
+def _with(mapping: Mapping[K, V], /, **changes: V) -> dict[Any, V]:
     return {**mapping, **changes}
 
 
