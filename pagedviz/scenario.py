@@ -193,9 +193,14 @@ def parse(source: str | bytes) -> Scenario:
         data = json.loads(source)
     except UnicodeDecodeError:
         raise ScenarioError("the file is not text in UTF-8, so it is no scenario") from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        where = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise ScenarioError(f'the file is not JSON{where}; a scenario begins with {{"pagedviz": 1') from None
+    except json.JSONDecodeError as error:
+        raise ScenarioError(
+            f'the file is not JSON, line {error.lineno}; a scenario begins with {{"pagedviz": 1'
+        ) from None
+    except RecursionError:
+        raise ScenarioError("the file is nested too deeply to be a scenario") from None
+    except ValueError:  # Python reads no longer integer
+        raise ScenarioError("the file holds a number of more than 4,300 digits, so it is no scenario") from None
     return from_json(data)
 
 
@@ -320,6 +325,8 @@ def _tokens(tokens: tuple[Any, ...], where: str) -> tuple[Token, ...]:
             raise ScenarioError(f"{where}[{i}] is {_show(token)}; a token is a string or an integer")
         if isinstance(token, str) and not 0 < len(token) <= MAX_TOKEN_CHARACTERS:
             raise ScenarioError(f"{where}[{i}] has {len(token):,} characters; a token has 1 to {MAX_TOKEN_CHARACTERS}")
+        if isinstance(token, str) and not _is_text(token):
+            raise ScenarioError(f"{where}[{i}] is {_show(token)}; half of a surrogate pair is no character")
         if isinstance(token, int) and not -(2**53) < token < 2**53:
             raise ScenarioError(f"{where}[{i}] is {_show(token)}; an integer token lies between -2**53 and 2**53")
     return tokens
@@ -399,5 +406,14 @@ def _only_known(data: Mapping[str, Any], known: set[str], where: str) -> None:
 
 def _show(value: Any) -> str:
     """A value in an error sentence: as JSON, and short."""
-    shown = json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        shown = json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:
+        return "nested too deeply to show"
+    shown = shown.encode("utf-8", "backslashreplace").decode()
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+def _is_text(value: str) -> bool:
+    """It can be written as UTF-8. JSON lets half of a surrogate pair through, which no file, link or screen takes."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)

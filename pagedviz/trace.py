@@ -130,7 +130,7 @@ def parse(source: str | bytes) -> tuple[Scenario, list[Any]]:
     """
     try:
         data = json.loads(source)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # not UTF-8, not JSON, or an integer longer than Python reads
         raise scenarios.ScenarioError("the file is not JSON in UTF-8, so it is no trace") from None
     if not isinstance(data, dict) or data.get("pagedviz_trace") != VERSION:
         raise scenarios.ScenarioError(f'the file is no trace: a trace says "pagedviz_trace": {VERSION}')
