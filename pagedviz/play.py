@@ -70,6 +70,7 @@ class Player:
         """Play one operation. A refused one yields a single `OperationRefused`, and the state is as it was."""
         op_index, self.num_ops = self.num_ops, self.num_ops + 1
         self.manager.engine_step = self.num_ops
+        start = self._before
         try:
             if isinstance(op, Generate):
                 self.manager.reserve(op.seq_id, op.num_tokens)
@@ -81,6 +82,8 @@ class Player:
                 self._call(op)
                 yield from self._take(op, op_index)
         except CacheError as error:
+            yield from self._take(op, op_index)  # nothing, unless the manager broke its word
+            self._before = start  # judged against the state before the operation, not before its last change
             self._reported.append((OperationRefused(str(op)), self.manager.snapshot(), _raised_at(error)))
             yield from self._take(op, op_index, refused=error.to_json())
 
