@@ -71,9 +71,12 @@ def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str
     if count != 1:
         yield f"{event.seq_id} wrote slot {event.slot} of block {event.block}, whose ref_count is {count}"
     row: Row = after.block_tables.get(event.seq_id, ())
-    j = event.position // after.block_size
-    if j >= len(row) or row[j] != event.block or event.slot != event.block * after.block_size + event.offset:
+    j, offset = divmod(event.position, after.block_size)
+    slot = event.block * after.block_size + offset
+    if j >= len(row) or row[j] != event.block or (event.offset, event.slot) != (offset, slot):
         yield f"{event.seq_id}'s position {event.position} does not map to slot {event.slot}"
+    if event.position != len(before.tokens.get(event.seq_id, ())):
+        yield f"{event.seq_id} wrote position {event.position}, which is not the one after its last"
 
 
 def table_covers(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
