@@ -312,9 +312,9 @@ class BlockManager:
             if victim.seq_id == seq_id:
                 continue
             blocks = [block for block in self._movable(victim, residents - {victim.seq_id}) if block not in moved]
-            if not blocks or len(blocks) > host_room:
+            if len(blocks) > host_room:
                 continue
-            residents.discard(victim.seq_id)
+            residents.discard(victim.seq_id)  # even if all of its blocks must wait for a later victim that shares them
             host_room -= len(blocks)
             moved.update(blocks)
             plan.append((victim, blocks))
