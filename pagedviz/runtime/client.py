@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -20,7 +21,8 @@ from pagedviz.scenario import Scenario
 from pagedviz.trace import Check, Step
 
 WORKER = (sys.executable, "-m", "pagedviz.runtime.worker")
-MAX_CRASHES = 3  # a run that ended the process this often is not tried again
+MAX_CRASHES = 3  # a run that ended the process this often is not tried again; nor is a process that does not start
+SHORT_LIFE = 10.0  # seconds; a process that ends sooner, and has not begun to compute, has not started
 KEPT_RUNS = 32  # finished runs that no session looks at are kept for the next one
 
 
@@ -126,6 +128,7 @@ class ComputeClient:
         self._computing = ""
         self._error = ""
         self._said_hello = False
+        self._started_at = time.monotonic()
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT, text=True, encoding="utf-8"
         )
@@ -134,9 +137,9 @@ class ComputeClient:
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            answer = json.loads(line)
-            with self._lock:
-                self._take(answer)
+            if line.endswith("\n"):  # a process that is killed may leave half a line
+                with self._lock:
+                    self._take(json.loads(line))
         process.wait()
         with self._lock:
             if not self._closed:
@@ -164,7 +167,9 @@ class ComputeClient:
         cause = self._error or (
             f"ended by {signal.Signals(-returncode).name}" if returncode < 0 else f"exit code {returncode}"
         )
-        self._failed_starts = 0 if self._said_hello else self._failed_starts + 1
+        lasted = time.monotonic() - self._started_at > SHORT_LIFE
+        started = self._said_hello and (self._computing or lasted)
+        self._failed_starts = 0 if started else self._failed_starts + 1
         if self._failed_starts >= MAX_CRASHES:
             self.unavailable = (
                 f"The compute process does not start ({cause}); the server's log says why. Nothing is checked."
