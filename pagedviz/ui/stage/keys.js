@@ -37,11 +37,17 @@ export function listenToKeys(stage) {
     event.preventDefault();
     action(stage);
   };
+  // Streamlit drops a button press when another widget's news overtakes it: so ours goes out before, not after.
+  const outside = (event) => event.composedPath().includes(stage.root) || stage.tellNow();
   document.addEventListener("keydown", onKey);
+  document.addEventListener("keydown", outside, true);
+  document.addEventListener("pointerdown", outside, true);
   stage.root.addEventListener("pointerdown", used);
   stage.root.addEventListener("focusin", used);
   return () => {
     document.removeEventListener("keydown", onKey);
+    document.removeEventListener("keydown", outside, true);
+    document.removeEventListener("pointerdown", outside, true);
     live.splice(live.indexOf(stage), 1);
   };
 }

@@ -49,12 +49,11 @@ export class Links {
   onOver(event) {
     if (event.target.closest("canvas")) return;
     const end = event.target.closest("[data-link]");
-    const told = event.target.closest("[data-tip]");
+    const told = event.target.closest(".cell[data-tip]");
     if (!end && !told) return this.leave();
     this.hovered = end?.dataset.link ?? null;
     if (told) {
-      const box = told.getBoundingClientRect();
-      this.showTip(told.dataset.tip, { x: box.left + box.width / 2, y: box.top, above: true });
+      this.tellOf(told);
     } else this.hideTip();
     this.light();
   }
@@ -62,10 +61,7 @@ export class Links {
   onFocus(event) {
     const end = event.target.closest("[data-link]");
     this.focused = end && event.target.matches(":focus-visible") ? end.dataset.link : null;
-    if (this.focused && end.dataset.tip) {
-      const box = end.getBoundingClientRect();
-      this.showTip(end.dataset.tip, { x: box.left + box.width / 2, y: box.top, above: true });
-    }
+    if (this.focused && end.dataset.tip) this.tellOf(end);
     const group = event.target.dataset?.rove;
     if (group) for (const node of this.root.querySelectorAll(`[data-rove="${group}"]`)) setAttr(node, "tabindex", node === event.target ? 0 : -1);
     this.light();
@@ -163,13 +159,20 @@ export class Links {
     );
   }
 
-  showTip(words, { x, y, above }) {
+  // The full text of a cell or block: above it in the rows, below it in the pools, where the connectors come from above.
+  tellOf(node) {
+    const box = node.getBoundingClientRect();
+    const below = node.closest(".physical") !== null;
+    this.showTip(node.dataset.tip, { x: box.left + box.width / 2, y: below ? box.bottom : box.top, below });
+  }
+
+  showTip(words, { x, y, below }) {
     const origin = this.root.getBoundingClientRect();
     setText(this.tip, words);
     setAttr(this.tip, "hidden", null);
     const box = this.tip.getBoundingClientRect();
     const left = Math.max(4, Math.min(x - origin.left - box.width / 2, origin.width - box.width - 4));
-    const top = y - origin.top - box.height - (above ? 6 : 12);
+    const top = y - origin.top + (below ? 7 : -box.height - 7);
     this.tip.style.transform = `translate(${Math.round(left)}px, ${Math.round(Math.max(0, top))}px)`;
   }
 

@@ -6,6 +6,7 @@ import { drawTable, makeTable } from "./tables.js";
 
 export const MAX_ROWS = 6;
 const MAX_BLOCKS = 12;
+const FEW = 3; // rows, when there are more sequences than fit
 
 export function makeSequences(onChoose) {
   const rows = h("div", { class: "seqs" });
@@ -20,7 +21,8 @@ export function makeSequences(onChoose) {
     h("h3", { class: "tables-title" }, "Block tables"),
   );
   const empty = h("p", { class: "quiet empty" }, "No sequence yet.");
-  return { node: h("section", { class: "seqs-box", "aria-label": "Sequences and block tables" }, head, chooser, rows, empty), rows, select, note, chooser, empty };
+  const node = h("section", { class: "seqs-box", "aria-label": "Sequences and block tables" }, head, chooser, rows, empty);
+  return { node, rows, select, note, chooser, empty };
 }
 
 export const tokenText = (token) => {
@@ -33,21 +35,22 @@ export function shownSequences(state, steps, step, chosen) {
   const all = [...state.tables.keys()];
   if (all.length <= MAX_ROWS) return all;
   const wanted = new Set(chosen && state.tables.has(chosen) ? [chosen] : []);
-  for (let k = step; k > 0 && wanted.size < 4 && k > step - 400; k -= 1) {
+  for (let k = step; k > 0 && wanted.size < FEW && k > step - 400; k -= 1) {
     const { event } = steps[k - 1];
     for (const seq of [event.seq_id, event.parent, ...(event.seq_ids ?? []).slice(0, 3)]) {
-      if (seq !== undefined && state.tables.has(seq) && wanted.size < 4) wanted.add(seq);
+      if (seq !== undefined && state.tables.has(seq) && wanted.size < FEW) wanted.add(seq);
     }
   }
-  for (const seq of all) if (wanted.size < 4) wanted.add(seq);
+  for (const seq of all) if (wanted.size < FEW) wanted.add(seq);
   return all.filter((seq) => wanted.has(seq));
 }
 
 // Which logical blocks are drawn: all of a short row; of a long one the ends and the concerned one.
-export function shownBlocks(length, focus) {
-  if (length <= MAX_BLOCKS) return Array.from({ length }, (_, j) => j);
-  const keep = new Set([0, 1, length - 3, length - 2, length - 1]);
-  if (focus !== null && focus < length) [focus - 1, focus, focus + 1].forEach((j) => j >= 0 && j < length && keep.add(j));
+export function shownBlocks(length, focus, many) {
+  if (length <= (many ? 4 : MAX_BLOCKS)) return Array.from({ length }, (_, j) => j);
+  const keep = new Set(many ? [0, length - 1] : [0, 1, length - 3, length - 2, length - 1]);
+  const around = focus === null ? [] : many ? [focus] : [focus - 1, focus, focus + 1];
+  for (const j of around) if (j >= 0 && j < length) keep.add(j);
   const out = [];
   let previous = -1;
   for (const j of [...keep].sort((a, b) => a - b)) {
@@ -64,6 +67,8 @@ export function drawSequences(ui, view) {
   const total = state.tables.size;
   setAttr(ui.chooser, "hidden", total > MAX_ROWS ? null : "");
   setAttr(ui.empty, "hidden", total ? "hidden" : null);
+  const longest = Math.max(1, ...seqs.map((seq) => [...seq].length));
+  ui.node.style.setProperty("--name-width", `${Math.max(28, Math.min(96, longest * 8 + 12))}px`);
   if (total > MAX_ROWS) drawChooser(ui, state, seqs.length, chosen);
   syncKeyed(
     ui.rows,
@@ -75,9 +80,9 @@ export function drawSequences(ui, view) {
 }
 
 function drawChooser(ui, state, shown, chosen) {
-  setText(ui.note, `${shown} of ${state.tables.size} sequences: those of the last steps, and`);
+  setText(ui.note, `${shown} of ${state.tables.size}: those that the last steps were about. Also show`);
   const options = ["", ...state.tables.keys()];
-  syncKeyed(ui.select, options, (seq) => `:${seq}`, (seq) => h("option", { value: seq }, seq || "no other"), null);
+  syncKeyed(ui.select, options, (seq) => `:${seq}`, (seq) => h("option", { value: seq }, seq || "none"), null);
   const value = chosen && state.tables.has(chosen) ? chosen : "";
   if (ui.select.value !== value) ui.select.value = value;
 }
@@ -100,11 +105,13 @@ function drawRow(row, seq, view, focus, colour) {
   row.style.setProperty("--fill-text", colour.text);
   const table = state.tables.get(seq);
   const next = nextSlot(state, seq);
-  const shown = shownBlocks(table.length, focus);
+  const many = state.tables.size > MAX_ROWS;
+  const shown = shownBlocks(table.length, focus, many);
   const [, logicals, tableNode] = row.children;
   const [list, after] = logicals.children;
   list.style.setProperty("--columns", cellsPerRow(state.blockSize));
   setAttr(list, "data-wide", state.blockSize > 6 ? "" : null);
+  setAttr(list, "data-few", many && state.blockSize <= 6 ? "" : null);
   syncKeyed(
     list,
     shown,
@@ -112,7 +119,7 @@ function drawRow(row, seq, view, focus, colour) {
     (j) => (typeof j === "number" ? makeLogical() : h("p", { class: "gap quiet" })),
     (node, j) => {
       if (typeof j === "number") drawLogical(node, seq, j, view, next, focus === j);
-      else setText(node, `⋯ ${j.gap} more blocks`);
+      else setText(node, many ? `⋯ ${j.gap}` : `⋯ ${j.gap} more blocks`);
     },
   );
   const size = state.tokens.get(seq).length;

@@ -10,7 +10,7 @@ import { drawTransport, makeTransport } from "./transport.js";
 import { Links } from "./links.js";
 import { Motion } from "./motion.js";
 import { listenToKeys } from "./keys.js";
-import { boldIds, isDark } from "./text.js";
+import { marked, isDark } from "./text.js";
 
 const STEP_MS = 1000;
 const TELL_AFTER_MS = 150;
@@ -154,7 +154,14 @@ class Stage {
   // Python hears of the step once it has rested; during fast play only at the end.
   tellSoon() {
     clearTimeout(this.telling);
-    this.telling = setTimeout(() => this.tell("step", this.step), this.playing ? 4 * TELL_AFTER_MS : TELL_AFTER_MS);
+    this.telling = setTimeout(() => this.tellNow(), this.playing ? 4 * TELL_AFTER_MS : TELL_AFTER_MS);
+  }
+
+  tellNow() {
+    if (!this.telling) return;
+    clearTimeout(this.telling);
+    this.telling = null;
+    this.tell("step", this.step);
   }
 
   view() {
@@ -201,7 +208,7 @@ class Stage {
     setText(this.status, this.data.status ?? "");
     setText(this.op, info?.op_text ?? "");
     const words = info?.sentence ?? (this.data.steps.length ? "The start: no step has been taken yet." : "Nothing has happened yet.");
-    if (this.sentence.textContent !== words) this.sentence.replaceChildren(...boldIds(words));
+    if (this.sentence.textContent !== words) this.sentence.replaceChildren(...marked(words));
     setAttr(this.sentence, "data-key", step);
     const refused = info?.refused ?? null;
     setAttr(this.notice, "hidden", refused ? null : "");

@@ -1,16 +1,16 @@
 // Words and colours of the page around us.
 import { h } from "./dom.js";
 
-const IDS = /(\bblocks? |\band block |\bslot |\bh(?=\d))(\d+)/g;
+const PARTS = /“[^”]*”|(?<=\bblocks? |\bslot |\bBlock )\d+/g;
 
-// The sentence with its block and slot numbers in bold; everything stays text.
-export function boldIds(sentence) {
+// The sentence with its block and slot numbers in bold and its tokens kept apart (they may run right to left).
+// Everything stays text.
+export function marked(sentence) {
   const out = [];
   let at = 0;
-  for (const match of sentence.matchAll(IDS)) {
-    const start = match.index + match[1].length;
-    out.push(sentence.slice(at, start), h("b", {}, match[2]));
-    at = start + match[2].length;
+  for (const { 0: part, index } of sentence.matchAll(PARTS)) {
+    out.push(sentence.slice(at, index), part.startsWith("“") ? h("bdi", {}, part) : h("b", {}, part));
+    at = index + part.length;
   }
   out.push(sentence.slice(at));
   return out.filter((part) => part !== "");

@@ -1,0 +1,214 @@
+"""A page with nothing but the stage on it: `streamlit run tests/browser/stage_demo.py`, then ?case=lesson and so on.
+
+The blocks and events are the engine's own; the verdicts are made up here, because this page tests how they are drawn.
+"""
+
+import ast
+import random
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from pagedviz.engine.block_manager import BlockManager  # noqa: E402
+from pagedviz.engine.events import Event  # noqa: E402
+from pagedviz.engine.policies import PROFILES  # noqa: E402
+from pagedviz.play import Happening, Player  # noqa: E402
+from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Op, Reload, Spill  # noqa: E402
+
+Data = dict[str, Any]
+BACKEND = "Triton interpreter, CPU"
+PROMPT = ("Four", "score", "and", "seven", "years", "ago", "our")
+ODD_TOKENS = ("<img src=x onerror=window.hacked=1>", "👩‍👩‍👧", "שלום", "مرحبا", "\n", 128001, "donaudampfschifffahrt")
+
+LESSON_OPS: tuple[Op, ...] = (
+    Add("A", PROMPT),
+    Fork("A", "B"),
+    Append("B", ("mothers",)),
+    Append("A", ("fathers",)),
+    Spill("B"),
+    Append("A", ("brought", "forth")),
+    Reload("B"),
+    Add("C", tuple(str(n) for n in range(40))),  # refused: it needs more blocks than are free
+    Free("A"),
+)
+
+
+@cache
+def _functions(file: str) -> list[tuple[int, int, str]]:
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return [(node.lineno, node.end_lineno or node.lineno, node.name) for node in found]
+
+
+def _source(happening: Happening, excerpts: list[Data]) -> Data:
+    file, line = happening.source.file, happening.source.line
+    first, last, name = min((f for f in _functions(file) if f[0] <= line <= f[1]), key=lambda f: f[1] - f[0])
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()[first - 1 : last]
+    excerpt = {"file": file, "name": name, "first_line": first, "lines": lines}
+    if excerpt not in excerpts:
+        excerpts.append(excerpt)
+    return {"excerpt": excerpts.index(excerpt), "line": line}
+
+
+def _formula(event: Event, block_size: int) -> list[str]:
+    if event.kind != "TokenWritten":
+        return []
+    e = vars(event)
+    return [
+        f"slot = table[{e['position']} // {block_size}] × {block_size} + {e['position']} % {block_size}",
+        f"= {e['block']} × {block_size} + {e['offset']}",
+        f"= {e['slot']}",
+    ]
+
+
+def check(happening: Happening | None, **changes: Any) -> Data:
+    """A good verdict for the state after `happening`."""
+    tables = happening.snapshot.block_tables if happening else {}
+    compared = sum(bool(happening.snapshot.tokens[seq]) for seq in tables) if happening else 0
+    weights = {}
+    for seq, row in tables.items():
+        raw = [1 + (7 * j + len(seq)) % 5 for j in range(len(row))]
+        weights[seq] = [value / sum(raw) for value in raw]
+    good = {"max_error": 5.9e-08 if compared else 0.0, "tolerance": 1e-05, "ok": True, "invariants": [], "num_invariants": 8}
+    good |= {"compared": compared, "num_layers": 2, "backend": BACKEND, "ms": 61.2, "weights": weights}
+    return good | {"failed_sequences": []} | changes
+
+
+def play(config: CacheConfig, ops: Iterable[Op]) -> tuple[Player, list[Happening]]:
+    """The engine plays the operations; each happening carries the manager's own state after it."""
+    player = Player(config, seed=3, sample=lambda seq: "token")
+    return player, [happening for op in ops for happening in player.perform(op)]
+
+
+def run_of(name: str, config: CacheConfig, ops: Iterable[Op], **changes: Any) -> Data:
+    """The data of a run that the engine plays, all checked."""
+    player, happenings = play(config, ops)
+    excerpts: list[Data] = []
+    steps = [
+        {
+            "event": h.event.to_json(),
+            "sentence": h.refused["sentence"] if h.refused else h.event.sentence,
+            "refused": h.refused,
+            "op": h.op_index,
+            "op_text": h.op,
+            "formula": _formula(h.event, config.block_size),
+            "source": _source(h, excerpts),
+        }
+        for h in happenings
+    ]
+    data = {"run": name, "step": 0, "goto": None, "base": player.base.to_json(), "steps": steps, "excerpts": excerpts}
+    data |= {"checks": [check(h) for h in (None, *happenings)], "pauses": [], "veil": None, "backend": BACKEND, "status": ""}
+    return data | changes
+
+
+def lesson(**changes: Any) -> Data:
+    """Copy-on-write, spill, reload, a refusal and a free, on 12 blocks of 4 tokens in scrambled order."""
+    return run_of("lesson", CacheConfig(scatter=True), LESSON_OPS, **changes)
+
+
+def odd() -> Data:
+    """Tokens that are markup, emoji, right-to-left, white space, numbers and long words."""
+    ops = (Add("A", ODD_TOKENS), Fork("A", "אב"), Append("אב", ("<b>bold</b>",)))
+    return run_of("odd", CacheConfig(scatter=True), ops)
+
+
+def v1() -> Data:
+    """vLLM v1: block 0 is the null block; blocks of 16 tokens."""
+    tokens = tuple(f"t{n}" for n in range(37))
+    return run_of("v1", CacheConfig(profile="vllm-v1", block_size=16, num_blocks=10, scatter=True), (Add("A", tokens), Free("A")))
+
+
+def failed() -> Data:
+    """Step 5 read a slot that nobody wrote; step 7 broke an invariant."""
+    data = lesson(run="failed")
+    data["checks"][5] |= {"ok": False, "max_error": None, "failed_sequences": ["A"]}
+    broken = "block 7 is in the free queue and in A's table"
+    data["checks"][7] |= {"ok": False, "max_error": 0.031, "invariants": [broken], "failed_sequences": ["A"]}
+    return data
+
+
+def big(num_sequences: int = 256, num_blocks: int = 8192, num_steps: int = 300) -> Data:
+    """A server's pool: 256 sequences, 8192 blocks, 300 steps."""
+    rng = random.Random(1)
+    free = list(range(num_blocks))
+    rng.shuffle(free)
+    events: list[Event] = []
+    config = {"block_size": 4, "num_blocks": num_blocks, "host_blocks": 0, "profile": PROFILES["vllm-v0"], "auto_spill": False}
+    manager = BlockManager(**config, free_blocks=free, report=events.append)
+    names = [f"s{n}" for n in range(num_sequences)]
+    for name in names:
+        manager.add(name, list(range(rng.randrange(40, 120))))
+    base = manager.snapshot().to_json()
+    events.clear()
+    while len(events) < num_steps:
+        manager.append(rng.choice(names), [len(events)])
+        if len(events) % 50 < 2:
+            names.append(f"f{len(events)}")
+            manager.fork(rng.choice(names[:num_sequences]), names[-1])
+    steps = [
+        {"event": e.to_json(), "sentence": e.sentence, "refused": None, "op": k, "op_text": e.kind, "formula": [], "source": None}
+        for k, e in enumerate(events[:num_steps])
+    ]
+    data = {"run": "big", "step": 0, "goto": None, "base": base, "steps": steps, "excerpts": [], "backend": BACKEND}
+    return data | {"checks": [None] * (num_steps + 1), "pauses": [], "veil": None, "status": ""}
+
+
+def long() -> Data:
+    """Two thousand steps."""
+    config = CacheConfig(num_blocks=64, block_size=16, scatter=True)
+    ops = [op for n in range(24) for op in (Add("A", tuple(range(n, n + 76))), Free("A"))]
+    return run_of("long", config, ops)
+
+
+CASES = {"lesson": lesson, "odd": odd, "v1": v1, "failed": failed, "big": big, "long": long}
+
+
+def page() -> None:
+    """The page of one case; its buttons change the data as the app would."""
+    import streamlit as st
+
+    from pagedviz.ui.stage import stage
+
+    st.set_page_config(layout="wide", page_title="stage demo")
+    name = st.query_params.get("case", "lesson")
+    state = st.session_state
+    if "data" not in state:
+        data = CASES["lesson" if name in ("pending", "two", "pauses") else name]()
+        if name == "pending":
+            data["checks"] = [None] * len(data["checks"])
+        if name == "pauses":
+            data |= {"pauses": [{"step": 4, "text": "A question on the left comes first."}], "veil": 6}
+        data["step"] = int(st.query_params.get("step", 0))
+        state.data, state.full = data, list(data["steps"])
+    data = state.data
+    st.html("<style>.stMainBlockContainer { padding: 3rem 1.5rem 0 }</style>")
+    left, right = st.columns([0.27, 0.73], gap="medium")
+    with left:
+        st.subheader("Copy-on-write")
+        st.text_input("Answer", key="answer")
+        if st.button("check all"):
+            data["checks"] = lesson()["checks"]
+        if st.button("undo"):
+            data["steps"] = state.full[:10]
+        if st.button("redo"):
+            data["steps"] = state.full
+        if st.button("play to 6"):
+            data["goto"] = {"nonce": (data["goto"] or {"nonce": 0})["nonce"] + 1, "step": 6, "play": True}
+        if st.button("jump to 9"):
+            data["goto"] = {"nonce": (data["goto"] or {"nonce": 0})["nonce"] + 1, "step": 9, "play": False}
+        if st.button("new run"):
+            data |= {"run": data["run"] + "+", "step": 2}
+    with right:
+        shown = stage(data, key="stage")
+        if name == "two":
+            stage(lesson(run="second"), key="second")
+    left.write(f"Python heard: {shown.get('step')}")
+
+
+if __name__ == "__main__":
+    page()

@@ -1,0 +1,507 @@
+"""The stage in a real Chromium: what is drawn is what the engine's block manager holds, at every step."""
+
+import os
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+import stage_demo  # noqa: E402
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+STAGE = "[data-testid=stage]"
+Open = Callable[..., Any]
+
+# What the stage shows, read off the page.
+READ = """root => {
+  const all = (selector) => [...root.querySelectorAll(selector)];
+  const tables = {};
+  for (const row of all('[data-table-seq]')) (tables[row.dataset.tableSeq] ??= []).push(row.dataset.physical);
+  const tokens = {};
+  for (const block of all('.logical')) {
+    (tokens[block.dataset.seq] ??= []).push(...[...block.querySelectorAll('[data-fill=filled]')].map((c) => c.textContent));
+  }
+  const held = (list, id) => Object.fromEntries(list.map((block) => [block.dataset[id],
+    [Number(block.dataset.refCount), [...block.querySelectorAll('[data-fill=filled]')].map((c) => c.textContent)]]));
+  const entries = Object.fromEntries(all('.logical').map((b) => [b.dataset.seq + b.dataset.logical, b.dataset.entry]));
+  return {tables, tokens, entries, device: held(all('[data-block]'), 'block'), host: held(all('[data-host-block]'), 'hostBlock'),
+    queues: all('.queue').map((queue) => [...queue.querySelectorAll('[data-free]')].map((chip) => chip.dataset.free)),
+    rows: all('[data-row]').map((row) => row.dataset.row)};
+}"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine (set CHROMIUM or install chromium)")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    flags = ["--server.headless=true", "--server.fileWatcherType=none", "--browser.gatherUsageStats=false"]
+    demo = Path(__file__).with_name("stage_demo.py")
+    command = [sys.executable, "-m", "streamlit", "run", str(demo), f"--server.port={port}", *flags]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(120):
+            try:
+                urlopen(f"{url}/_stcore/health", timeout=1).close()
+                break
+            except OSError:
+                time.sleep(0.25)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine (set CHROMIUM or install chromium)")
+    with playwright.sync_playwright() as p:
+        chromium = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def show(server: str, browser: Any) -> Iterator[Open]:
+    """Open one case; at the end of the test its page must have logged no error."""
+    contexts: list[Any] = []
+    errors: list[str] = []
+
+    def open_case(case: str, step: int = 0, theme: str = "light", width: int = 1280, **options: Any) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(f"{server}/?case={case}&step={step}&embed=true&embed_options={theme}_theme")
+        page.locator(f"{STAGE}[data-step]").first.wait_for(timeout=30_000)
+        return page
+
+    yield open_case
+    for context in contexts:
+        context.close()
+    assert errors == []
+
+
+def at(page: Any, step: int, index: int = 0) -> None:
+    playwright.expect(page.locator(STAGE).nth(index)).to_have_attribute("data-step", str(step))
+
+
+def press(page: Any, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).first.click()
+
+
+def freeze(page: Any, milliseconds: int) -> int:
+    """Hold all animations at one moment; how many there are."""
+    return page.locator(STAGE).first.evaluate(
+        "(root, at) => { const all = root.getRootNode().getAnimations();"
+        " all.forEach((a) => { a.pause(); a.currentTime = at; }); return all.length; }",
+        milliseconds,
+    )
+
+
+def test_buttons_and_keys_step(show: Open) -> None:
+    page = show("lesson")
+    last = len(stage_demo.lesson()["steps"])
+    at(page, 0)
+    press(page, "Step forward")
+    at(page, 1)
+    press(page, "Step back")
+    at(page, 0)
+    page.evaluate("document.activeElement.blur()")
+    for key, step in [("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", last), ("ArrowRight", last), ("Home", 0)]:
+        page.keyboard.press(key)
+        at(page, step)
+    page.keyboard.press("Space")
+    playwright.expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    page.keyboard.press("Space")
+    playwright.expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+
+
+def test_keys_typed_into_streamlit_inputs_are_theirs(show: Open) -> None:
+    page = show("lesson", step=5)
+    page.get_by_label("Answer").fill("7")
+    for key in ("ArrowLeft", "Home", "Space", "End"):
+        page.keyboard.press(key)
+    page.wait_for_timeout(100)
+    at(page, 5)
+
+
+def test_space_on_a_button_presses_it_once(show: Open) -> None:
+    page = show("lesson")
+    page.get_by_role("button", name="Step forward", exact=True).focus()
+    page.keyboard.press("Space")
+    at(page, 1)
+    page.wait_for_timeout(1200)
+    at(page, 1)
+
+
+def test_the_scrubber_draws_while_it_is_dragged(show: Open) -> None:
+    page = show("lesson")
+    scrubber = page.get_by_role("slider", name="Step")
+    box = scrubber.bounding_box()
+    page.mouse.move(box["x"] + 9, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=4)
+    middle = int(page.locator(STAGE).get_attribute("data-step"))
+    assert 10 < middle < 18
+    page.mouse.up()
+    page.get_by_text(f"Python heard: {middle}").wait_for()
+
+
+def test_a_tick_of_the_timeline_goes_to_its_step(show: Open) -> None:
+    page = show("lesson")
+    tick = page.locator("[data-tick='4']")
+    assert tick.get_attribute("aria-label") == "step 4: " + stage_demo.lesson()["steps"][3]["sentence"]
+    tick.click()
+    at(page, 4)
+    assert tick.get_attribute("aria-current") == "step"
+
+
+def shown_state(snapshot: Any) -> dict[str, Any]:
+    """What READ must find for a state of the block manager."""
+    size = snapshot.block_size
+    rows = {
+        seq: [f"h{host}" if block is None else str(block) for block, host in zip(row, snapshot.host_tables[seq], strict=True)]
+        for seq, row in snapshot.block_tables.items()
+    }
+    device = {str(block): [snapshot.ref_counts.get(block, 0), []] for block in range(snapshot.num_blocks)}
+    host = {str(block): [snapshot.host_ref_counts.get(block, 0), []] for block in range(snapshot.host_blocks)}
+    for seq, row in rows.items():
+        for j, name in enumerate(row):
+            held = [str(token) for token in snapshot.tokens[seq][j * size : (j + 1) * size]]
+            pool = host if name.startswith("h") else device
+            if len(held) > len(pool[name.removeprefix("h")][1]):
+                pool[name.removeprefix("h")][1] = held
+    return {
+        "tables": {seq: row for seq, row in rows.items() if row},
+        "tokens": {seq: [str(token) for token in snapshot.tokens[seq]] for seq, row in rows.items() if row},
+        "entries": {f"{seq}{j}": name for seq, row in rows.items() for j, name in enumerate(row)},
+        "device": device,
+        "host": host,
+        "queues": [[str(b) for b in snapshot.free_blocks], [f"h{b}" for b in snapshot.host_free_blocks]],
+        "rows": list(rows),
+    }
+
+
+@pytest.mark.parametrize("direction", ["forward", "back", "jumping"])
+def test_the_drawn_state_is_the_managers_at_every_step(show: Open, direction: str) -> None:
+    player, happenings = stage_demo.play(stage_demo.CacheConfig(scatter=True), stage_demo.LESSON_OPS)
+    snapshots = [player.base, *(happening.snapshot for happening in happenings)]
+    order = list(range(len(snapshots)))
+    if direction == "back":
+        order.reverse()
+    elif direction == "jumping":
+        order = [step * 11 % len(snapshots) for step in order]
+    page = show("lesson", step=order[0])
+    stage = page.locator(STAGE)
+    for step in order:
+        if direction == "jumping":
+            page.get_by_role("slider", name="Step").fill(str(step))
+        at(page, step)
+        seen, expected = stage.evaluate(READ), shown_state(snapshots[step])
+        copying = [str(block) for block in snapshots[step].pinned]
+        for block in copying:  # no table says what a pinned block holds: the copy event did
+            assert seen["device"][block][1] == ["years", "ago", "our"]
+            expected["device"][block][1] = seen["device"][block][1]
+        assert seen == expected, f"step {step}"
+        if direction != "jumping":
+            page.keyboard.press("ArrowRight" if direction == "forward" else "ArrowLeft")
+
+
+def test_the_next_slot_is_drawn_once_for_each_sequence_in_both_places(show: Open) -> None:
+    page = show("lesson", step=17)  # B has written its eighth token, A has seven
+    dashed = page.locator(f"{STAGE} .block [data-fill=next]")
+    assert dashed.evaluate_all("cells => cells.map((c) => c.closest('.block').dataset.link)") == ["d7", "d7"]
+    assert page.locator("[data-row=B] .after").text_content() == "next write allocates a block"
+    assert page.locator("[data-row=A] .after").text_content() == ""
+
+
+def test_a_rewritten_entry_keeps_its_old_id_struck_out_for_that_step(show: Open) -> None:
+    page = show("lesson", step=16)
+    row = page.locator("[data-table-seq=B][data-table-logical='1']")
+    assert row.locator("s").text_content() == "7"
+    assert row.get_attribute("data-physical") == "10"
+    page.keyboard.press("ArrowRight")
+    at(page, 17)
+    assert row.locator("s").text_content() == ""
+
+
+def test_a_block_says_what_it_is(show: Open) -> None:
+    page = show("lesson", step=16)
+    label = "physical block 1, named by A and B, 2 references, 4 of 4 slots filled"
+    assert page.locator("[data-block='1']").get_attribute("aria-label") == label
+    label = "sequence B, logical block 1, 3 of 4 tokens, physical block 10"
+    assert page.locator("[data-seq=B][data-logical='1']").get_attribute("aria-label") == label
+
+
+def test_all_ends_light_up_together_and_a_click_pins_them(show: Open) -> None:
+    page = show("lesson", step=17)
+    lit = page.locator(f"{STAGE} [data-lit]")
+    page.locator(".free-chip[data-link=d5]").hover()
+    assert lit.evaluate_all("ends => ends.map((end) => end.className)") == ["block physical", "free-chip"]
+    page.locator("[data-block='1'] .id").hover()
+    classes = lit.evaluate_all("ends => ends.map((end) => end.className)")
+    assert classes == ["block logical", "entry", "block logical", "entry", "block physical"]
+    assert page.locator(".wires path:not(.halo)").count() == 4
+    page.locator("[data-block='1'] .id").click()
+    page.mouse.move(2, 2)
+    assert lit.count() == 5
+    page.keyboard.press("Escape")
+    assert lit.count() == 0
+    assert page.locator(".wires path").count() == 0
+
+
+def test_blocks_are_one_tab_stop_and_up_and_down_move_between_them(show: Open) -> None:
+    page = show("lesson", step=17)
+    assert page.locator("[data-rove=pool][tabindex='0']").count() == 1
+    page.locator("[data-block='0']").focus()
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.shadowRoot.activeElement.dataset.block") == "1"
+    playwright.expect(page.get_by_role("tooltip")).to_contain_text("named by A and B")
+    page.keyboard.press("ArrowRight")
+    at(page, 18)
+    assert page.evaluate("document.activeElement.shadowRoot.activeElement.dataset.block") == "1"
+
+
+def test_a_verdict_arrives_without_a_remount(show: Open) -> None:
+    page = show("pending", step=9)
+    stage = page.locator(STAGE)
+    assert stage.get_attribute("data-verdict") == "pending"
+    assert "not checked yet" in page.locator(".verdict").inner_text()
+    assert page.locator(".step-place").inner_text() == "step 9 of 28, 9 not checked yet"
+    page.keyboard.press("ArrowRight")
+    stage.evaluate("root => { root.mine = true; root.querySelector('[data-block]').mine = true; }")
+    press(page, "check all")
+    playwright.expect(stage).to_have_attribute("data-verdict", "ok")
+    at(page, 10)
+    assert stage.evaluate("root => root.mine && root.querySelector('[data-block]').mine")
+    assert "5.9e-08" in page.locator(".verdict").inner_text()
+    assert page.locator(".step-place").inner_text() == "step 10 of 28, all 10 checked"
+
+
+def test_nothing_to_compare_is_said_so(show: Open) -> None:
+    page = show("lesson", step=2)
+    words = page.locator(".verdict").inner_text()
+    assert "no token in the cache yet" in words
+    assert "8 invariants hold" in words
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_failed_check_is_red_and_says_what_failed(show: Open, theme: str) -> None:
+    page = show("failed", step=5, theme=theme)
+    assert page.locator(STAGE).get_attribute("data-verdict") == "failed"
+    verdict = page.locator(".verdict")
+    assert "failed for A: NaN in the output" in verdict.inner_text()
+    red, green, blue = map(int, re.findall(r"\d+", verdict.locator(".big").evaluate("n => getComputedStyle(n).color"))[:3])
+    assert red > green + 80
+    assert red > blue + 80
+    page.locator("[data-tick='7']").click()
+    assert "block 7 is in the free queue and in A's table" in verdict.inner_text()
+    assert page.locator(".step-place").inner_text() == "step 7 of 28, 2 failed"
+
+
+def test_a_refusal_shows_its_numbers_and_changes_nothing(show: Open) -> None:
+    page = show("lesson", step=23)
+    before = page.locator(STAGE).evaluate(READ)
+    page.keyboard.press("ArrowRight")
+    at(page, 24)
+    notice = page.locator(".notice").inner_text()
+    assert "NoFreeBlocks: 10 needed, 8 free" in notice
+    assert page.locator(STAGE).evaluate(READ) == before
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".notice").is_hidden()
+
+
+def test_tokens_are_text_whatever_they_contain(show: Open) -> None:
+    page = show("odd", step=17)
+    stage = page.locator(STAGE)
+    assert stage.locator("img").count() == 0
+    assert page.evaluate("window.hacked") is None
+    texts = stage.locator("[data-block='1'] bdi.text").all_text_contents()
+    assert texts == [str(token) for token in stage_demo.ODD_TOKENS[:4]]
+    arabic = stage.locator("[data-block='1'] bdi.text").nth(3)
+    assert arabic.evaluate("n => [getComputedStyle(n).direction, getComputedStyle(n).unicodeBidi]") == ["rtl", "isolate"]
+    assert stage.locator(".sentence").evaluate("n => getComputedStyle(n).direction") == "ltr"
+    page.locator("[data-block='1'] .cell").first.hover()
+    assert page.get_by_role("tooltip").inner_text().startswith("“<img src=x onerror=window.hacked=1>”, slot 4")
+
+
+def test_the_null_block_is_shown_as_such(show: Open) -> None:
+    page = show("v1", step=20)
+    assert page.locator("[data-block='0']").get_attribute("data-kind") == "null"
+    assert "null block" in page.locator("[data-block='0']").inner_text()
+    assert page.locator("[data-free='0']").count() == 0
+
+
+def test_play_stops_at_a_pause_and_step_forward_does_not(show: Open) -> None:
+    page = show("pauses", step=2)
+    press(page, "Play")
+    at(page, 4)
+    playwright.expect(page.locator(".pause")).to_have_text("A question on the left comes first.")
+    page.wait_for_timeout(1200)
+    at(page, 4)
+    press(page, "Step forward")
+    at(page, 5)
+    assert page.locator(".pause").text_content() == ""
+    veiled = page.locator("[data-tick='7']")
+    assert veiled.get_attribute("aria-label") == "step 7"
+    assert veiled.get_attribute("title") == "step 7"
+
+
+def test_python_moves_the_stage_by_nonce_length_and_run(show: Open) -> None:
+    page = show("lesson", step=20)
+    page.get_by_text("Python heard: None").wait_for()  # nothing is sent at mount
+    press(page, "undo")
+    at(page, 10)
+    press(page, "redo")
+    playwright.expect(page.locator(STAGE)).to_have_attribute("data-steps", "28")
+    at(page, 10)
+    press(page, "jump to 9")
+    at(page, 9)
+    press(page, "Step back")
+    press(page, "Step back")
+    press(page, "Step back")
+    at(page, 6)
+    press(page, "new run")
+    at(page, 2)
+    press(page, "play to 6")
+    playwright.expect(page.locator(STAGE)).to_have_attribute("data-step", "6", timeout=8_000)
+    page.wait_for_timeout(1100)
+    at(page, 6)
+
+
+def test_two_stages_do_not_answer_to_one_key(show: Open) -> None:
+    page = show("two")
+    page.locator(STAGE).nth(1).wait_for()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(100)
+    steps = page.locator(STAGE).evaluate_all("all => all.map((root) => Number(root.dataset.step))")
+    assert sorted(steps) == [0, 1]
+    page.locator(STAGE).nth(1).get_by_role("button", name="Step forward").click()
+    page.keyboard.press("ArrowRight")
+    assert int(page.locator(STAGE).nth(1).get_attribute("data-step")) == steps[1] + 2
+    at(page, steps[0])
+
+
+def test_a_flight_overlays_the_final_state_and_the_next_step_ends_it(show: Open) -> None:
+    page = show("lesson", step=16)
+    press(page, "Step forward")
+    assert freeze(page, 190) > 0
+    landing = page.locator("[data-block='10'] [data-offset='3'] .fill")
+    assert landing.evaluate("n => getComputedStyle(n).opacity") == "0"  # not filled before its token lands
+    assert page.locator("[data-block='10'] [data-offset='3']").get_attribute("data-fill") == "filled"
+    assert page.locator(".ghost").count() == 1
+    press(page, "Step back")
+    at(page, 16)
+    assert page.locator(".ghost").count() == 0
+    assert page.locator(STAGE).evaluate("root => root.getRootNode().getAnimations().length") == 0
+    durations = []
+    for step in range(17, 29):
+        page.keyboard.press("ArrowRight")
+        at(page, step)
+        read = "root => root.getRootNode().getAnimations().map((a) => a.effect.getComputedTiming().endTime)"
+        durations += page.locator(STAGE).evaluate(read)
+    assert max(durations) <= 400
+
+
+def test_reduced_motion_moves_nothing(show: Open) -> None:
+    page = show("lesson", step=13, reduced_motion="reduce")
+    for step in range(14, 24):
+        page.keyboard.press("ArrowRight")
+        at(page, step)
+        assert page.locator(STAGE).evaluate("root => root.getRootNode().getAnimations().length") == 0
+        assert page.locator(".ghost").count() == 0
+
+
+@pytest.mark.parametrize(("case", "step", "theme"), [("lesson", 16, "light"), ("lesson", 19, "dark"), ("failed", 7, "light"), ("big", 3, "light")])
+def test_axe_finds_nothing_serious(show: Open, case: str, step: int, theme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    page = show(case, step=step, theme=theme)
+    page.wait_for_timeout(500)
+    results = axe.Axe().run(page, context=[[".stBidiComponent"]] if False else None)
+    bad = [
+        (violation["id"], node["target"], node.get("failureSummary"))
+        for violation in results.response["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+        if isinstance(node["target"][0], list)  # inside a shadow root: ours, not Streamlit's
+    ]
+    assert bad == []
+
+
+@pytest.mark.parametrize("width", [390, 900, 1280])
+def test_nothing_sticks_out_sideways(show: Open, width: int) -> None:
+    page = show("lesson", step=17, width=width)
+    assert page.evaluate("document.querySelector('.stMain').scrollWidth <= document.querySelector('.stMain').clientWidth")
+    names = ["Step back", "Play", "Step forward"]
+    for name in names:
+        assert page.get_by_role("button", name=name, exact=True).is_visible()
+
+
+def test_a_big_pool_is_one_canvas_that_can_be_searched(show: Open) -> None:
+    page = show("big", step=1)
+    canvas = page.locator("canvas.big")
+    assert canvas.get_attribute("aria-label").startswith("Device pool, 8,192 blocks: ")
+    assert page.locator("[data-block]").count() == 0
+    assert page.locator("[data-row]").count() <= 6
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + 40, box["y"] + 10)
+    playwright.expect(page.get_by_role("tooltip")).to_contain_text("physical block ")
+    page.get_by_label("Show a sequence").select_option("s7")
+    assert page.locator("[data-row=s7]").count() == 1
+    entry = page.locator("[data-row=s7] .entry").first
+    block = entry.inner_text()
+    page.get_by_label("Find block").fill(block)
+    page.keyboard.press("Enter")
+    assert entry.get_attribute("data-lit") == ""
+    assert page.locator("canvas.mini").is_visible()
+    press(page, "Show the whole pool")
+    assert page.locator("canvas.mini").is_hidden()
+
+
+def test_two_thousand_steps_have_a_window_of_ticks(show: Open) -> None:
+    page = show("long", step=1000)
+    assert page.locator("[data-tick]").count() < 60
+    assert page.locator("[data-tick='1000']").get_attribute("aria-current") == "step"
+    page.keyboard.press("End")
+    at(page, 2112)
+    assert page.locator("[data-tick='2112']").count() == 1
+
+
+@pytest.mark.parametrize("case", ["lesson", "long", "big"])
+def test_step_to_drawn_is_measured(show: Open, case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    page = show(case)
+    page.locator(STAGE).evaluate("""root => {
+      window.times = [];
+      document.addEventListener('click', (event) => {
+        const from = event.timeStamp;
+        requestAnimationFrame(() => { const channel = new MessageChannel();
+          channel.port1.onmessage = () => window.times.push(performance.now() - from); channel.port2.postMessage(0); });
+      }, true);
+    }""")
+    forward = page.get_by_role("button", name="Step forward", exact=True)
+    for _ in range(25):
+        forward.click()
+        page.wait_for_timeout(60)
+    times = sorted(page.evaluate("window.times"))
+    assert len(times) >= 25
+    p95 = times[int(0.95 * len(times))]
+    with capsys.disabled():
+        print(f"\nstage, {case}: click to drawn p50 {statistics.median(times):.0f} ms, p95 {p95:.0f} ms")
