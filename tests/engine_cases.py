@@ -1,0 +1,79 @@
+"""A block manager that is watched: each event it reports is checked against every invariant at once."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from pagedviz.engine import invariants
+from pagedviz.engine.block_manager import BlockManager
+from pagedviz.engine.errors import CacheError
+from pagedviz.engine.events import Event
+from pagedviz.engine.policies import PROFILES
+
+
+class Watched(BlockManager):
+    """The real manager; `events` is all that it has reported."""
+
+    def __init__(
+        self,
+        num_blocks: int = 8,
+        *,
+        block_size: int = 4,
+        host_blocks: int = 4,
+        profile: str = "vllm-v0",
+        fork: bool = False,
+        auto_spill: bool = False,
+        free_blocks: Iterable[int] | None = None,
+    ) -> None:
+        chosen = PROFILES[profile]
+        super().__init__(
+            block_size=block_size,
+            num_blocks=num_blocks,
+            free_blocks=range(chosen.null_block, num_blocks) if free_blocks is None else free_blocks,
+            host_blocks=host_blocks,
+            profile=dataclasses.replace(chosen, fork=chosen.fork or fork),
+            auto_spill=auto_spill,
+            report=self._watch,
+        )
+        self.events: list[Event] = []
+        self._before = self.snapshot()
+
+    def _watch(self, event: Event) -> None:
+        after = self.snapshot()
+        assert invariants.broken(self._before, event, after) == []
+        self.events.append(event)
+        self._before = after
+
+    def kinds_since(self, number: int) -> list[str]:
+        """What has been reported after the first `number` events."""
+        return [event.kind for event in self.events[number:]]
+
+    @property
+    def table(self) -> dict[str, list[int | None]]:
+        return {seq_id: list(row) for seq_id, row in self.snapshot().block_tables.items()}
+
+    @property
+    def host_table(self) -> dict[str, list[int | None]]:
+        return {seq_id: list(row) for seq_id, row in self.snapshot().host_tables.items()}
+
+    @property
+    def ref_counts(self) -> dict[int, int]:
+        return dict(self.snapshot().ref_counts)
+
+    @property
+    def free_blocks(self) -> list[int]:
+        return list(self.pool.free_blocks)
+
+
+@contextlib.contextmanager
+def refused(manager: Watched, error: type[CacheError], **numbers: object) -> Iterator[None]:
+    """What runs inside is refused with this error and these numbers, and neither changes nor reports anything."""
+    before, reported = manager.snapshot(), len(manager.events)
+    with pytest.raises(error) as raised:
+        yield
+    assert type(raised.value) is error
+    assert raised.value.numbers == numbers
+    assert manager.snapshot() == before
+    assert len(manager.events) == reported

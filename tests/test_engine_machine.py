@@ -1,0 +1,195 @@
+"""Any operations in any order: the manager agrees with a plain dictionary, and every slot with a plain memory.
+
+The memory knows nothing of tables or counts: it does what the events say to the slots they name. Reading it through the
+tables must give each sequence's tokens.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from pagedviz.engine import replay
+from pagedviz.engine.errors import CacheError
+from pagedviz.engine.events import Event
+from pagedviz.engine.snapshot import Snapshot
+from tests.engine_cases import Watched
+
+NAMES = st.sampled_from(["A", "B", "C", "D"])
+TOKENS = st.lists(st.integers(0, 9) | st.sampled_from(["w", "7", "🙂"]), max_size=9)
+
+
+class Memory:
+    """What lies in each slot, by (memory, block, offset)."""
+
+    def __init__(self) -> None:
+        self.slots: dict[tuple[str, int, int], object] = {}
+
+    def apply(self, event: Event) -> None:
+        match event.kind:
+            case "TokenWritten":
+                assert ("device", event.block, event.offset) not in self.slots
+                self.slots["device", event.block, event.offset] = event.token
+            case "BlockCopied":
+                self.put("device", event.target, self.at("device", event.source)[: event.num_slots])
+            case "BlockSpilled":
+                self.put("host", event.host_block, self.take("device", event.block))
+            case "BlockReloaded":
+                self.put("device", event.block, self.take("host", event.host_block))
+            case "BlockFreed":
+                self.take(event.where, event.block)
+
+    def at(self, where: str, block: int) -> list[object]:
+        filled = sorted(offset for w, b, offset in self.slots if (w, b) == (where, block))
+        return [self.slots[where, block, offset] for offset in filled]
+
+    def take(self, where: str, block: int) -> list[object]:
+        tokens = self.at(where, block)
+        for offset in range(len(tokens)):
+            del self.slots[where, block, offset]
+        return tokens
+
+    def put(self, where: str, block: int, tokens: list[object]) -> None:
+        assert self.at(where, block) == []
+        self.slots |= {(where, block, offset): token for offset, token in enumerate(tokens)}
+
+    def read(self, state: Snapshot, seq_id: str) -> list[object]:
+        rows = zip(state.block_tables[seq_id], state.host_tables[seq_id], strict=True)
+        places = [("device", block) if block is not None else ("host", host) for block, host in rows]
+        tokens = [token for place in places for token in self.at(*place)[: state.block_size]]
+        return tokens[: state.seq_len(seq_id)]
+
+
+def sharing(state: Snapshot) -> set[frozenset[tuple[str, int]]]:
+    """Which entries name the same block, wherever it is."""
+    named: dict[tuple[str, int | None], set[tuple[str, int]]] = defaultdict(set)
+    for where, tables in (("device", state.block_tables), ("host", state.host_tables)):
+        for seq_id, row in tables.items():
+            for j, block in enumerate(row):
+                if block is not None:
+                    named[where, block].add((seq_id, j))
+    return {frozenset(entries) for entries in named.values()}
+
+
+class CacheMachine(RuleBasedStateMachine):
+    @initialize(
+        num_blocks=st.integers(3, 12),
+        block_size=st.integers(1, 4),
+        host_blocks=st.integers(0, 6),
+        profile=st.sampled_from(["vllm-v0", "vllm-v1"]),
+        fork=st.booleans(),
+        auto_spill=st.booleans(),
+        random=st.randoms(use_true_random=False),
+    )
+    def start(self, random, **settings):
+        self.cache = Watched(**settings)
+        random.shuffle(self.cache.pool.free_blocks)
+        self.cache._before = self.cache.snapshot()
+        self.tokens = {}
+        self.memory = Memory()
+        self.replayed = self.cache.snapshot()
+        self.num_replayed = 0
+
+    def perform(self, operation: Callable[[], None]) -> bool:
+        """Do it, or see that a refusal has left everything as it was."""
+        self.cache.engine_step += 1
+        before, reported = self.cache.snapshot(), len(self.cache.events)
+        try:
+            operation()
+            return True
+        except CacheError:
+            assert self.cache.snapshot() == before
+            assert len(self.cache.events) == reported
+            return False
+
+    @rule(seq_id=NAMES, tokens=TOKENS)
+    def add(self, seq_id, tokens):
+        state = self.cache.snapshot()
+        needed = -(-len(tokens) // state.block_size)
+        done = self.perform(lambda: self.cache.add(seq_id, tokens))
+        if not self.cache.auto_spill:
+            assert done == (seq_id not in self.tokens and 0 < needed <= len(state.free_blocks))
+        if done:
+            self.tokens[seq_id] = list(tokens)
+
+    @rule(seq_id=NAMES, tokens=TOKENS)
+    def append(self, seq_id, tokens):
+        state = self.cache.snapshot()
+        done = self.perform(lambda: self.cache.append(seq_id, tokens))
+        if not self.cache.auto_spill:
+            resident = seq_id in self.tokens and state.is_resident(seq_id)
+            assert done == (bool(tokens) and resident and self.needed(state, seq_id, tokens) <= len(state.free_blocks))
+        if done:
+            self.tokens[seq_id] += tokens
+
+    @staticmethod
+    def needed(state: Snapshot, seq_id: str, tokens: list[object]) -> int:
+        """Blocks that an append takes: the new ones, and one if the tail is shared and not full."""
+        row, seq_len = state.block_tables[seq_id], state.seq_len(seq_id)
+        copies = seq_len % state.block_size != 0 and state.ref_counts[row[-1]] > 1
+        return -(-(seq_len + len(tokens)) // state.block_size) - len(row) + copies
+
+    @rule(parent=NAMES, seq_id=NAMES)
+    def fork(self, parent, seq_id):
+        free = self.cache.free_blocks
+        done = self.perform(lambda: self.cache.fork(parent, seq_id))
+        assert done == (parent in self.tokens and seq_id not in self.tokens and self.cache.profile.fork)
+        assert self.cache.free_blocks == free
+        if done:
+            self.tokens[seq_id] = list(self.tokens[parent])
+
+    @rule(seq_id=NAMES)
+    def free(self, seq_id):
+        if self.perform(lambda: self.cache.free(seq_id)):
+            del self.tokens[seq_id]
+
+    @precondition(lambda self: self.cache.host_pool.num_blocks)
+    @rule(seq_id=NAMES)
+    def spill(self, seq_id):
+        before = sharing(self.cache.snapshot())
+        if self.perform(lambda: self.cache.spill(seq_id)):
+            assert not self.cache.snapshot().is_resident(seq_id)
+        assert sharing(self.cache.snapshot()) == before
+
+    @precondition(lambda self: len(self.cache.host_pool.free_blocks) < self.cache.host_pool.num_blocks)
+    @rule(seq_id=NAMES)
+    def reload(self, seq_id):
+        before = sharing(self.cache.snapshot())
+        if self.perform(lambda: self.cache.reload(seq_id)):
+            assert self.cache.snapshot().is_resident(seq_id)
+        assert sharing(self.cache.snapshot()) == before
+
+    @invariant()
+    def tokens_are_those_of_the_dictionary(self):
+        assert {seq_id: list(tokens) for seq_id, tokens in self.cache.snapshot().tokens.items()} == self.tokens
+
+    @invariant()
+    def the_log_gives_the_state_and_every_slot(self):
+        for event in self.cache.events[self.num_replayed :]:
+            read_back = Event.from_json(json.loads(json.dumps(event.to_json())))
+            assert read_back == event
+            assert "{" not in event.sentence
+            self.replayed = replay.apply(self.replayed, read_back)
+            self.memory.apply(read_back)
+        self.num_replayed = len(self.cache.events)
+        state = self.cache.snapshot()
+        assert self.replayed == state
+        assert {seq_id: self.memory.read(state, seq_id) for seq_id in self.tokens} == self.tokens
+
+    def teardown(self):
+        """Whatever happened, all blocks are free once all sequences are."""
+        if not hasattr(self, "cache"):
+            return
+        for seq_id in list(self.tokens):
+            self.cache.free(seq_id)
+        state = self.cache.snapshot()
+        assert state.ref_counts == state.host_ref_counts == {}
+        assert sorted(state.free_blocks) == list(range(self.cache.profile.null_block, state.num_blocks))
+        assert sorted(state.host_free_blocks) == list(range(state.host_blocks))
+
+
+CacheMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestCacheMachine = CacheMachine.TestCase

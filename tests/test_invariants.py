@@ -1,0 +1,154 @@
+"""Each invariant can fail: one number of a sound state is bent by hand, and the invariant is named."""
+
+from dataclasses import replace
+
+import pytest
+
+from pagedviz.engine import invariants
+from pagedviz.engine.events import (
+    BlockAllocated,
+    BlockShared,
+    BlockSpilled,
+    OperationRefused,
+    SequenceAdded,
+    SequenceForked,
+    TokenWritten,
+)
+from tests.engine_cases import Watched
+
+NOTHING = OperationRefused("nothing")
+
+
+def sound():
+    """A has blocks 0 and 1, B shares 0 and has 2; C is on the host, in host block 0. Blocks 3 to 5 are free."""
+    cache = Watched(6, block_size=2, host_blocks=2)
+    cache.add("A", ["a", "b", "c"])
+    cache.fork("A", "B")
+    cache.append("B", ["d"])
+    cache.add("C", ["e"])
+    cache.spill("C")
+    return cache.snapshot()
+
+
+def named(before, event, after):
+    return {sentence.split(":")[0] for sentence in invariants.broken(before, event, after)}
+
+
+def test_sound_state_breaks_nothing():
+    state = sound()
+    assert state.block_tables == {"A": (0, 1), "B": (0, 2), "C": (None,)}
+    assert state.free_blocks == (3, 4, 5)
+    assert invariants.broken(state, NOTHING, state) == []
+
+
+@pytest.mark.parametrize(
+    ("bent", "sentence"),
+    [
+        ({"free_blocks": (4, 5)}, "one_state: device block 3 is in 0 states, not in one"),
+        ({"free_blocks": (3, 3, 4, 5)}, "one_state: device block 3 is in 2 states, not in one"),
+        ({"free_blocks": (1, 3, 4, 5)}, "one_state: device block 1 is in 2 states, not in one"),
+        ({"free_blocks": (3, 4, 5, 6)}, "one_state: device block 6 is outside the pool of 6"),
+        ({"null_block": 3}, "one_state: device block 3 is in 2 states, not in one"),
+        ({"host_free_blocks": ()}, "one_state: host block 1 is in 0 states, not in one"),
+        ({"host_free_blocks": (0, 1)}, "one_state: host block 0 is in 2 states, not in one"),
+        (
+            {"ref_counts": {0: 1, 1: 1, 2: 1}},
+            "ref_count: device block 0 has ref_count 1, and 2 entries or pins name it",
+        ),
+        ({"ref_counts": {0: 2, 2: 1}}, "ref_count: device block 1 has ref_count 0, and 1 entries or pins name it"),
+        ({"pinned": (2,)}, "ref_count: device block 2 has ref_count 1, and 2 entries or pins name it"),
+        ({"host_ref_counts": {0: 2}}, "ref_count: host block 0 has ref_count 2, and 1 entries or pins name it"),
+        ({"block_tables": {"A": (0, 0), "B": (0, 2), "C": (None,)}}, "once_per_table: A names block 0 2 times"),
+        (
+            {"host_tables": {"A": (None, None), "B": (None, None), "C": (None,)}},
+            "once_per_table: C's logical block 0 is in 0 memories, not in one",
+        ),
+        (
+            {"host_tables": {"A": (None, 1), "B": (None, None), "C": (0,)}},
+            "once_per_table: A's logical block 1 is in 2 memories, not in one",
+        ),
+        (
+            {"tokens": {"A": tuple("abcde"), "B": tuple("abcd"), "C": ("e",)}},
+            "table_covers: A has 5 tokens and 2 table entries, and needs 3",
+        ),
+    ],
+)
+def test_bent_state_is_named(bent, sentence):
+    after = replace(sound(), **bent)
+    assert sentence in invariants.broken(after, NOTHING, after)
+
+
+def test_write_into_a_shared_block_is_named():
+    state = sound()
+    event = TokenWritten("A", position=1, token="x", block=0, offset=1, slot=1, engine_step=1)
+    assert "write_alone: A wrote slot 1 of block 0, whose ref_count is 2" in invariants.broken(state, event, state)
+
+
+@pytest.mark.parametrize(
+    ("position", "block", "offset", "slot"),
+    [(3, 2, 1, 5), (3, 1, 1, 4), (3, 1, 0, 2), (5, 1, 1, 3)],
+    ids=["another block", "slot and offset disagree", "offset of another position", "past the table"],
+)
+def test_write_to_another_slot_than_the_table_says_is_named(position, block, offset, slot):
+    before = sound()
+    event = TokenWritten("A", position, "x", block, offset, slot, engine_step=1)
+    after = replace(before, tokens={**before.tokens, "A": (*before.tokens["A"], "x")})
+    assert f"write_alone: A's position {position} does not map to slot {slot}" in invariants.broken(
+        before, event, after
+    )
+
+
+def test_write_over_an_earlier_token_is_named():
+    before = sound()
+    event = TokenWritten("A", position=2, token="x", block=1, offset=0, slot=2, engine_step=1)
+    after = replace(before, tokens={**before.tokens, "A": (*before.tokens["A"], "x")})
+    assert "write_alone: A wrote position 2, which is not the one after its last" in invariants.broken(
+        before, event, after
+    )
+
+
+@pytest.mark.parametrize(
+    "event",
+    [SequenceForked("D", "A", 2), BlockShared("C", "A", 0, 0, "device", ref_count=3, tokens=("a", "b"))],
+    ids=lambda event: event.kind,
+)
+def test_fork_that_takes_a_block_is_named(event):
+    before = sound()
+    after = replace(before, free_blocks=(4, 5))
+    assert f"lazy_fork: {event.kind} changed the free queue" in invariants.broken(before, event, after)
+
+
+def test_spill_that_loses_a_block_is_named():
+    before = sound()
+    after = replace(before, ref_counts={0: 2, 1: 1})
+    event = BlockSpilled("B", ("B",), block=2, host_block=1, queue_index=0, reason="")
+    assert "lazy_fork: BlockSpilled turned 4 blocks in use into 3" in invariants.broken(before, event, after)
+
+
+def test_refusal_that_changed_something_is_named():
+    before = sound()
+    after = replace(before, last_scheduled={**before.last_scheduled, "A": 9})
+    event = OperationRefused("append A “x”")
+    assert "refused_changes_nothing: the refused append A “x” changed the state" in invariants.broken(
+        before, event, after
+    )
+
+
+def test_change_that_the_event_does_not_tell_is_named():
+    before = sound()
+    told = SequenceAdded("D", 1)
+    after = replace(before, last_scheduled={**before.last_scheduled, "A": 9})
+    assert named(before, told, after) == {"replay_agrees"}
+
+
+def test_event_about_what_is_not_there_is_named():
+    state = sound()
+    event = BlockAllocated("X", logical_block=0, block=3, reason="")
+    assert "replay_agrees: BlockAllocated cannot be replayed: it names what is not there" in invariants.broken(
+        state, event, state
+    )
+
+
+def test_every_invariant_says_what_it_claims():
+    assert len({invariant.__name__ for invariant in invariants.INVARIANTS}) == len(invariants.INVARIANTS) == 8
+    assert all(invariant.__doc__ for invariant in invariants.INVARIANTS)

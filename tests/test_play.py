@@ -1,0 +1,106 @@
+"""Playing a scenario: what is yielded, where it came from, and what a refusal may not do."""
+
+import inspect
+from dataclasses import replace
+
+import pytest
+
+from pagedviz import scenario
+from pagedviz.engine import block_manager, errors
+from pagedviz.play import PROJECT, Player, free_queue
+from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Generate
+
+
+def play(cache, *ops, seed=0, sample=lambda seq_id: "x"):
+    player = Player(cache, seed, sample)
+    return [happening for op in ops for happening in player.perform(op)]
+
+
+def test_happenings_name_their_operation():
+    happenings = play(CacheConfig(), Add("A", ("a",)), Free("A"))
+    assert [(h.op_index, h.op, h.event.kind) for h in happenings] == [
+        (0, "add A “a”", "SequenceAdded"),
+        (0, "add A “a”", "BlockAllocated"),
+        (0, "add A “a”", "TokenWritten"),
+        (1, "free A", "BlockFreed"),
+        (1, "free A", "SequenceFreed"),
+    ]
+
+
+def test_source_line_is_the_one_that_reported_the_event():
+    for happening in play(CacheConfig(), Add("A", ("a", "b")), Fork("A", "B"), Append("B", ("c",)), Free("A")):
+        source = happening.source
+        assert source.file == "pagedviz/engine/block_manager.py"
+        line = (PROJECT / source.file).read_text().splitlines()[source.line - 1]
+        assert f"self._report({happening.event.kind}(" in line
+
+
+def test_source_line_of_a_refusal_is_the_one_that_raised_it():
+    (happening,) = play(CacheConfig(), Free("X"))
+    lines = inspect.getsource(block_manager).splitlines()
+    assert "raise errors.UnknownSequence(" in lines[happening.source.line - 1]
+
+
+def test_refused_operation_is_one_happening_and_the_next_one_goes_on():
+    happenings = play(CacheConfig(num_blocks=1), Add("A", ("a",) * 5), Add("A", ("a",)))
+    assert [h.event.kind for h in happenings] == ["OperationRefused", "SequenceAdded", "BlockAllocated", "TokenWritten"]
+    refused = happenings[0].refused
+    assert "A needs 2 blocks by itself, and the whole device pool has 1" in refused.pop("sentence")
+    assert refused == {"error": "NeverFits", "seq_id": "A", "needed": 2, "total": 1}
+    assert happenings[0].broken == ()
+
+
+def test_refusal_that_came_halfway_is_found_out(monkeypatch):
+    """Broken on purpose: `add` takes its blocks one by one and notices too late."""
+
+    def add(self, seq_id, tokens):
+        seq = self.sequences[seq_id] = block_manager.Sequence(seq_id)
+        self._report(block_manager.SequenceAdded(seq_id, len(tokens)))
+        self._allocate(seq, "hope")
+        raise errors.NoFreeBlocks(seq_id=seq_id, needed=2, free=0, total=1)
+
+    monkeypatch.setattr(block_manager.BlockManager, "add", add)
+    happenings = play(CacheConfig(num_blocks=1), Add("A", ("a",)))
+    assert "refused_changes_nothing: the refused add A “a” changed the state" in happenings[-1].broken
+
+
+def test_generate_asks_for_a_token_only_after_the_one_before_was_taken():
+    seen = []
+    player = Player(CacheConfig(), 0, lambda seq_id: f"after {len(seen)}")
+    for op in (Add("A", ("a",)), Generate("A", 2)):
+        for happening in player.perform(op):
+            seen.append(happening.event.kind)
+    assert player.manager.sequences["A"].tokens == ["a", "after 3", "after 4"]
+
+
+def test_generate_is_all_or_nothing():
+    happenings = play(CacheConfig(num_blocks=1), Add("A", ("a",)), Generate("A", 4))
+    assert [h.event.kind for h in happenings][-2:] == ["TokenWritten", "OperationRefused"]
+    assert happenings[-1].refused["error"] == "NeverFits"
+
+
+def test_scatter_shuffles_the_free_queue_once_by_the_seed():
+    cache = CacheConfig(num_blocks=12, scatter=True)
+    assert free_queue(cache, 0) == [1, 9, 8, 5, 10, 2, 3, 7, 4, 0, 11, 6]
+    assert free_queue(cache, 0) == free_queue(cache, 0) != free_queue(cache, 1)
+    assert sorted(free_queue(cache, 1)) == list(range(12))
+    assert free_queue(replace(cache, scatter=False), 1) == list(range(12))
+
+
+@pytest.mark.parametrize("scatter", [False, True])
+def test_scatter_leaves_the_null_block_out(scatter):
+    assert sorted(free_queue(CacheConfig(num_blocks=5, profile="vllm-v1", scatter=scatter), 0)) == [1, 2, 3, 4]
+
+
+def test_steps_stamp_sequences_with_their_operation():
+    happenings = play(CacheConfig(), Add("A", ("a",)), Add("B", ("b",)), Append("A", ("c",)))
+    assert happenings[-1].snapshot.last_scheduled == {"A": 3, "B": 2}
+
+
+@pytest.mark.parametrize("name", ["mapping", "self", "s", "changes", "__proto__", "kind", "🙂", "عربى"])
+def test_any_name_that_a_scenario_takes_can_be_played(name):
+    ops = [{"add": name, "text": "a b c d e"}, {"fork": name, "as": "child"}, {"append": name, "text": "f"}]
+    ops += [{"spill": name}, {"reload": name}, {"free": name}]
+    parsed = scenario.from_json({"pagedviz": 1, "ops": ops})
+    happenings = play(parsed.cache, *parsed.ops)
+    assert [h.broken for h in happenings if h.broken or h.refused] == []

@@ -1,0 +1,308 @@
+"""A scenario is read, or refused with one sentence that says where, names the value and says what would be right."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagedviz import scenario
+from pagedviz.scenario import (
+    Add,
+    Append,
+    CacheConfig,
+    Fork,
+    Free,
+    Generate,
+    Reload,
+    Scenario,
+    ScenarioError,
+    Spill,
+    parse,
+    tokens_from_text,
+)
+
+EXAMPLE = """{"pagedviz": 1, "seed": 0, "cache": {"num_blocks": 12, "block_size": 4, "host_blocks": 6, "num_layers": 2,
+ "num_heads": 2, "num_kv_heads": 1, "head_dim": 8, "profile": "vllm-v0", "prefix_caching": false, "scatter": true,
+ "auto_spill": false}, "ops": [{"add": "A", "text": "Four score and seven years ago our"},
+ {"append": "A", "text": "fathers"}, {"fork": "A", "as": "B"}, {"append": "B", "tokens": [7, 7]},
+ {"generate": "A", "tokens": 2}, {"spill": "A"}, {"reload": "A"}, {"free": "B"}]}"""
+
+
+def with_cache(**settings):
+    return json.dumps({"pagedviz": 1, "cache": settings})
+
+
+def with_ops(*ops):
+    return json.dumps({"pagedviz": 1, "ops": ops})
+
+
+def refusal(source):
+    """The sentence that refuses a scenario: one line, and fit for any screen or file."""
+    with pytest.raises(ScenarioError) as raised:
+        parse(source)
+    sentence = str(raised.value)
+    assert "\n" not in sentence
+    assert len(sentence) < 400
+    sentence.encode()
+    return sentence
+
+
+# --- what is read ---
+
+
+def test_example_of_the_issue_is_read():
+    assert parse(EXAMPLE) == Scenario(
+        seed=0,
+        cache=CacheConfig(scatter=True),
+        ops=(
+            Add("A", ("Four", "score", "and", "seven", "years", "ago", "our")),
+            Append("A", ("fathers",)),
+            Fork("A", "B"),
+            Append("B", (7, 7)),
+            Generate("A", 2),
+            Spill("A"),
+            Reload("A"),
+            Free("B"),
+        ),
+    )
+
+
+def test_absent_keys_take_the_values_of_the_example_but_for_scatter():
+    assert parse('{"pagedviz": 1}') == Scenario()
+    assert {**asdict(CacheConfig()), "scatter": True} == {**json.loads(EXAMPLE)["cache"], "fork": False}
+
+
+def test_absent_count_generates_one_token():
+    assert parse(with_ops({"generate": "A"})).ops == (Generate("A", 1),)
+
+
+def test_string_and_integer_tokens_stay_what_they_are():
+    assert parse(with_ops({"add": "A", "tokens": ["7", 7, " ", "<b>", "🙂", "שלום"]})).ops == (
+        Add("A", ("7", 7, " ", "<b>", "🙂", "שלום")),
+    )
+
+
+@pytest.mark.parametrize("beside", ['"fork": true', '"cache": {"fork": true}'])
+def test_fork_may_stand_in_the_cache_or_beside_it(beside):
+    assert parse(f'{{"pagedviz": 1, {beside}}}').cache.fork
+
+
+def test_bytes_and_a_byte_order_mark_are_read():
+    assert parse(EXAMPLE.encode("utf-8-sig")) == parse(EXAMPLE)
+
+
+def test_block_size_may_be_1():
+    assert parse(with_cache(block_size=1)).cache.block_size == 1
+
+
+def test_v1_needs_a_block_beside_the_null_block():
+    assert parse(with_cache(profile="vllm-v1", num_blocks=2)).cache.num_blocks == 2
+    assert "from 2 to" in refusal(with_cache(profile="vllm-v1", num_blocks=1))
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("", "the file is not JSON, line 1"),
+        (EXAMPLE[: len(EXAMPLE) // 2], "the file is not JSON, line 3"),
+        ("PK\x03\x04", "the file is not JSON"),
+        (b"\x89PNG\r\n\x1a\n\xff", "the file is not text in UTF-8"),
+        ("[1]", "not [1]"),
+        ("null", "not null"),
+        ("{}", '"pagedviz" is missing'),
+        ('{"pagedviz": 2}', '"pagedviz" is 2; this program reads version 1'),
+        ('{"pagedviz": "1"}', '"pagedviz" is "1"; this program reads version 1'),
+        ('{"pagedviz": true}', '"pagedviz" is true; this program reads version 1'),
+        ('{"pagedviz": 1, "sede": 3}', 'the scenario has "sede", which is unknown; it may have cache, ops, pagedviz'),
+        ('{"pagedviz": 1, "seed": 1.5}', "seed is 1.5; it must be a whole number from 0"),
+        ('{"pagedviz": 1, "seed": -1}', "seed is -1"),
+        ('{"pagedviz": 1, "seed": true}', "seed is true"),
+        ('{"pagedviz": 1, "seed": null}', "seed is null"),
+        ('{"pagedviz": 1, "seed": NaN}', "seed is NaN"),
+        ('{"pagedviz": 1, "seed": -Infinity}', "seed is -Infinity"),
+        ('{"pagedviz": 1, "seed": 1e400}', "seed is Infinity"),
+        ('{"pagedviz": 1, "seed": 9223372036854775808}', "seed is 9223372036854775808"),
+        (f'{{"pagedviz": 1, "seed": {"9" * 5000}}}', "a number of more than 4,300 digits"),
+        ('{"pagedviz": 1, "cache": []}', '"cache" is []; it must be an object'),
+        ('{"pagedviz": 1, "ops": {}}', '"ops" is {}; it must be a list'),
+        (with_ops(*[{"free": "A"}] * 1001), '"ops" has 1,001 operations; a run has at most 1,000'),
+    ],
+)
+def test_wrong_file_is_refused_with_where_and_what(source, sentence):
+    assert sentence in refusal(source)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"block_size": 0}, "cache.block_size is 0; it must be a whole number from 1 to 256"),
+        ({"block_size": 10**9}, "cache.block_size is 1000000000; it must be a whole number from 1 to 256"),
+        ({"block_size": -4}, "cache.block_size is -4"),
+        ({"block_size": 4.0}, "cache.block_size is 4.0"),
+        ({"block_size": "4"}, 'cache.block_size is "4"'),
+        ({"block_size": True}, "cache.block_size is true"),
+        ({"num_blocks": 0}, "cache.num_blocks is 0; it must be a whole number from 1 to 8,192"),
+        ({"num_blocks": 10**9}, "cache.num_blocks is 1000000000"),
+        ({"host_blocks": -1}, "cache.host_blocks is -1; it must be a whole number from 0"),
+        ({"num_layers": 0}, "cache.num_layers is 0"),
+        ({"num_heads": 3, "num_kv_heads": 2}, "cache.num_heads is 3 and cache.num_kv_heads is 2"),
+        ({"num_heads": 1, "num_kv_heads": 2}, "cache.num_heads is 1 and cache.num_kv_heads is 2"),
+        ({"head_dim": 7}, "cache.head_dim is 7; rotary positions turn pairs, so it must be even"),
+        ({"profile": "vllm-v2"}, 'cache.profile is "vllm-v2"; it must be one of vllm-v0, vllm-v1'),
+        ({"profile": ["vllm-v0"]}, 'cache.profile is ["vllm-v0"]'),
+        ({"prefix_caching": True}, "cache.prefix_caching is true; this version has no prefix caching yet"),
+        ({"scatter": 1}, "cache.scatter is 1; it must be true or false"),
+        ({"auto_spill": "no"}, 'cache.auto_spill is "no"; it must be true or false'),
+        ({"fork": None}, "cache.fork is null; it must be true or false"),
+        ({"blocksize": 4}, 'cache has "blocksize", which is unknown; it may have'),
+        (
+            {"num_blocks": 8192, "block_size": 256, "num_layers": 4, "num_kv_heads": 2, "head_dim": 128},
+            "the pools would hold 16,396 MiB of K and V; the limit is 256 MiB",
+        ),
+    ],
+    ids=str,
+)
+def test_wrong_cache_is_refused_with_field_and_value(settings, sentence):
+    assert sentence in refusal(with_cache(**settings))
+
+
+@pytest.mark.parametrize(
+    ("op", "sentence"),
+    [
+        ("free A", 'ops[1] is "free A"; an operation is an object like'),
+        ({}, "ops[1] is {}; an operation has exactly one of add, append, generate, fork, spill, reload, free"),
+        ({"evict": "A"}, 'ops[1] is {"evict": "A"}; an operation has exactly one of add'),
+        ({"add": "A", "free": "A"}, "ops[1] is add, free; an operation has exactly one of"),
+        ({"add": "A"}, 'ops[1] (add A) needs either "text" or "tokens"'),
+        ({"add": "A", "text": "a", "tokens": [1]}, 'ops[1] (add A) needs either "text" or "tokens"'),
+        ({"add": "A", "text": ""}, 'ops[1].text is ""; it needs at least one word'),
+        ({"add": "A", "text": " \n "}, 'ops[1].text is " \\n "; it needs at least one word'),
+        ({"add": "A", "text": 7}, "ops[1].text is 7; it must be a string"),
+        ({"add": "A", "text": "word " * 10_000}, "ops[1].text has 10,000 tokens; a run writes at most 1,024"),
+        ({"add": "A", "text": "a " + "x" * 65}, "ops[1].text[1] has 65 characters; a token has 1 to 64"),
+        ({"add": "A", "tokens": []}, "ops[1].tokens is []; it must be a list of at least one string or integer"),
+        ({"add": "A", "tokens": "a b"}, 'ops[1].tokens is "a b"; it must be a list'),
+        ({"add": "A", "tokens": [1, 2.5]}, "ops[1].tokens[1] is 2.5; a token is a string or an integer"),
+        ({"add": "A", "tokens": [False]}, "ops[1].tokens[0] is false; a token is a string or an integer"),
+        ({"add": "A", "tokens": [None]}, "ops[1].tokens[0] is null"),
+        ({"add": "A", "tokens": [["a"]]}, 'ops[1].tokens[0] is ["a"]'),
+        ({"add": "A", "tokens": [""]}, "ops[1].tokens[0] has 0 characters; a token has 1 to 64"),
+        ({"add": "A", "tokens": [2**53]}, "ops[1].tokens[0] is 9007199254740992; an integer token lies between"),
+        ({"add": "A", "tokens": ["\ud83d"]}, 'ops[1].tokens[0] is "\\ud83d"; half of a surrogate pair'),
+        ({"add": "A", "text": "a \udc00"}, 'ops[1].text[1] is "\\udc00"; half of a surrogate pair'),
+        ({"add": "", "text": "a"}, 'ops[1].add is ""; a sequence\'s name has 1 to 16 printable characters'),
+        ({"add": "  ", "text": "a"}, 'ops[1].add is "  "'),
+        ({"add": 7, "text": "a"}, "ops[1].add is 7"),
+        ({"add": "A" * 17, "text": "a"}, 'ops[1].add is "AAAAAAAAAAAAAAAAA"'),
+        ({"add": "A\nB", "text": "a"}, 'ops[1].add is "A\\nB"'),
+        ({"add": "\ud83d", "text": "a"}, 'ops[1].add is "\\ud83d"'),
+        (
+            {"add": "A", "text": "a", "as": "B"},
+            'ops[1] (add) has "as", which is unknown; it may have add, text, tokens',
+        ),
+        ({"append": "A"}, 'ops[1] (append A) needs either "text" or "tokens"'),
+        ({"generate": "A", "tokens": 0}, "ops[1].tokens is 0; it must be a whole number from 1 to 1,024"),
+        ({"generate": "A", "tokens": [1]}, "ops[1].tokens is [1]; it must be a whole number"),
+        ({"generate": "A", "tokens": True}, "ops[1].tokens is true"),
+        (
+            {"generate": "A", "text": "a"},
+            'ops[1] (generate) has "text", which is unknown; it may have generate, tokens',
+        ),
+        ({"fork": "A"}, 'ops[1] (fork) needs "as", the name of the new sequence'),
+        ({"fork": "A", "as": ""}, 'ops[1].as is ""'),
+        ({"spill": "A", "tokens": 1}, 'ops[1] (spill) has "tokens", which is unknown; it may have spill'),
+        ({"reload": None}, "ops[1].reload is null"),
+        ({"free": ["A"]}, 'ops[1].free is ["A"]'),
+    ],
+    ids=lambda value: str(value)[:40].encode("ascii", "replace").decode(),
+)
+def test_wrong_operation_is_refused_with_its_number_field_and_value(op, sentence):
+    assert sentence in refusal(with_ops({"free": "Z"}, op))
+
+
+def test_huge_file_is_refused_by_its_size():
+    source = with_ops({"add": "A", "text": "x" * 1_000_000})
+    assert f"the file has {len(source):,} bytes; a scenario has at most 1,000,000" in refusal(source)
+
+
+@pytest.mark.parametrize("where", ["%s", '{"pagedviz": 1, "seed": %s}', '{"pagedviz": 1, "ops": [{"free": %s}]}'])
+@pytest.mark.parametrize("depth", [*range(900, 1000, 5), 100_000])
+def test_deep_nesting_is_refused(where, depth):
+    refusal(where % ("[" * depth + "]" * depth))
+
+
+def test_run_of_too_many_tokens_is_refused():
+    ops = [{"add": "A", "tokens": [1] * 1000}, {"generate": "A", "tokens": 20}, {"append": "A", "tokens": [1] * 5}]
+    assert "the run writes 1,025 tokens; it may write at most 1,024" in refusal(with_ops(*ops))
+
+
+def test_run_of_too_many_sequences_is_refused():
+    ops = [{"add": "A", "text": "a"}] + [{"fork": "A", "as": f"B{i}"} for i in range(256)]
+    assert "the run makes 257 sequences; it may make at most 256" in refusal(with_ops(*ops))
+
+
+def test_operation_past_a_limit_is_refused_and_the_scenario_stays():
+    full = parse(with_ops({"add": "A", "tokens": [1] * 1024}))
+    with pytest.raises(ScenarioError, match="the run writes 1,025 tokens"):
+        full.with_ops(Append("A", ("x",)))
+    assert full.with_ops(Free("A")).ops[-1] == Free("A")
+    assert len(full.ops) == 1
+
+
+def test_text_that_a_learner_typed_is_refused_by_the_same_sentences():
+    with pytest.raises(ScenarioError, match='text is "  "; it needs at least one word'):
+        tokens_from_text("  ")
+    assert tokens_from_text("<b>🙂 שלום") == ("<", "b", ">", "🙂", "שלום")
+
+
+# --- there and back ---
+
+TOKEN = st.integers(-(2**53) + 1, 2**53 - 1) | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
+TOKENS = st.lists(TOKEN, min_size=1, max_size=5).map(tuple)
+NAME = st.sampled_from(["A", "mapping", "🙂", "שלום", "<b>", '"', "\\", "a b"])
+OP = st.one_of(
+    st.builds(Add, NAME, TOKENS),
+    st.builds(Append, NAME, TOKENS),
+    st.builds(Generate, NAME, st.integers(1, 9)),
+    st.builds(Fork, NAME, NAME),
+    st.builds(Spill, NAME),
+    st.builds(Reload, NAME),
+    st.builds(Free, NAME),
+)
+CACHE = st.builds(
+    CacheConfig,
+    num_blocks=st.integers(2, 99),
+    block_size=st.integers(1, 16),
+    host_blocks=st.integers(0, 99),
+    num_layers=st.integers(1, 4),
+    num_heads=st.sampled_from([4, 8]),
+    num_kv_heads=st.sampled_from([1, 2, 4]),
+    head_dim=st.sampled_from([2, 8, 64]),
+    profile=st.sampled_from(["vllm-v0", "vllm-v1"]),
+    scatter=st.booleans(),
+    auto_spill=st.booleans(),
+    fork=st.booleans(),
+)
+SCENARIO = st.builds(Scenario, st.integers(0, 2**63 - 1), CACHE, st.lists(OP, max_size=6).map(tuple))
+
+
+@given(SCENARIO)
+def test_scenario_survives_being_written_and_read(written):
+    text = written.to_text()
+    assert parse(text) == parse(text.encode()) == written
+    assert scenario.from_json(written.to_json()) == written
+    assert text == replace(written).to_text()
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
+def test_no_json_at_all_gives_anything_but_a_sentence(value):
+    for source in (value, {"pagedviz": value}, {"pagedviz": 1, "ops": value}, {"pagedviz": 1, "cache": value}):
+        try:
+            parse(json.dumps(source))
+        except ScenarioError as error:
+            str(error).encode()
