@@ -1,0 +1,1 @@
+"""Numbers to Plotly figures. No streamlit, no torch: a figure can be drawn anywhere."""

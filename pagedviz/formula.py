@@ -1,0 +1,70 @@
+"""The formula behind a step, with the step's own numbers: lines of plain text."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pagedviz.engine import events
+from pagedviz.engine.events import Event
+from pagedviz.engine.snapshot import Snapshot
+from pagedviz.scenario import CacheConfig
+
+
+def lines(
+    cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot, refused: Mapping[str, Any] | None
+) -> list[str]:
+    """What was computed in this step, from the state before and after it. Empty when nothing was."""
+    size = cache.block_size
+    match event:
+        case events.SequenceAdded():
+            needed = -(-event.num_tokens // size)
+            return [f"blocks = ceil({event.num_tokens} / {size}) = {needed}", f"free = {len(before.free_blocks)}"]
+        case events.SequenceForked():
+            return [f"entries = {event.num_blocks}", "blocks taken = 0"]
+        case events.BlockAllocated():
+            return [f"free_queue[0] = {before.free_blocks[0]}", f"block_table[{event.logical_block}] = {event.block}"]
+        case events.BlockShared():
+            return [
+                f"block_table[{event.logical_block}] = {event.block}",
+                f"ref_count[{event.block}] = {event.ref_count - 1} + 1 = {event.ref_count}",
+            ]
+        case events.TokenWritten():
+            return [
+                f"slot = block_table[{event.position} // {size}] × {size} + {event.position} % {size}",
+                f"     = block_table[{event.position // size}] × {size} + {event.offset}",
+                f"     = {event.block} × {size} + {event.offset} = {event.slot}",
+            ]
+        case events.WriteStopped():
+            return [f"ref_count[{event.block}] = {event.ref_count} > 1", "so copy first, then write"]
+        case events.BlockCopied():
+            first, target, last = event.source * size, event.target * size, event.num_slots - 1
+            return [
+                f"slots {first} … {first + last} → {target} … {target + last}",
+                f"bytes = {_bytes(cache, event.num_slots)}",
+            ]
+        case events.EntryRewritten():
+            return [
+                f"block_table[{event.logical_block}]: {event.source} → {event.target}",
+                f"ref_count[{event.source}] = {event.ref_count + 1} − 1 = {event.ref_count}",
+            ]
+        case events.BlockReleased():
+            return [f"ref_count[{event.block}] = {event.ref_count + 1} − 1 = {event.ref_count}"]
+        case events.BlockFreed():
+            queue = after.free_blocks if event.where == "device" else after.host_free_blocks
+            return [f"ref_count[{event.block}] = 1 − 1 = 0", f"free_queue = {_head(queue)}"]
+        case events.SequenceFreed():
+            return [f"free = {len(after.free_blocks)} of {cache.num_blocks} blocks"]
+        case events.BlockSpilled():
+            return [f"device {event.block} → host {event.host_block}", f"bytes = {_bytes(cache, size)}"]
+        case events.BlockReloaded():
+            return [f"host {event.host_block} → device {event.block}", f"bytes = {_bytes(cache, size)}"]
+    numbers = {name: value for name, value in (refused or {}).items() if isinstance(value, int)}
+    return [f"{name} = {value}" for name, value in numbers.items()]
+
+
+def _bytes(cache: CacheConfig, num_slots: int) -> str:
+    total = 2 * cache.num_layers * num_slots * cache.num_kv_heads * cache.head_dim * 4
+    return f"2 × {cache.num_layers} × {num_slots} × {cache.num_kv_heads} × {cache.head_dim} × 4 = {total:,}"
+
+
+def _head(queue: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, queue[:5]))}{', …' if len(queue) > 5 else ''}]"

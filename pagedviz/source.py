@@ -1,0 +1,22 @@
+"""Our own source, as the screen shows it: the function around a line."""
+
+import ast
+from functools import cache
+from typing import Any
+
+from pagedviz.play import PROJECT, SourceLine
+
+
+@cache
+def excerpt(source: SourceLine) -> dict[str, Any]:
+    """The function that contains a line: {"file", "name", "first_line", "lines"}, lines without their indent."""
+    text = (PROJECT / source.file).read_text(encoding="utf-8")
+    around, name = None, ""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.lineno <= source.line <= (node.end_lineno or 0):
+            around, name = node, f"{name}.{node.name}" if name else node.name
+    all_lines = text.splitlines()
+    first, last = (around.lineno, around.end_lineno) if around else (1, len(all_lines))
+    lines = all_lines[first - 1 : last]
+    indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    return {"file": source.file, "name": name, "first_line": first, "lines": [line[indent:] for line in lines]}

@@ -1,0 +1,1 @@
+"""The only place that imports streamlit: pages, and the stage component."""

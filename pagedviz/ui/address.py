@@ -1,0 +1,50 @@
+"""The address line: it holds what is on the screen, so that a link shows the same thing elsewhere."""
+
+import base64
+import binascii
+import json
+import zlib
+
+import streamlit as st
+
+from pagedviz import scenario
+from pagedviz.scenario import Scenario, ScenarioError
+
+MAX_LINK_BYTES = 30_000  # well under what browsers and proxies take; past it the file is offered
+
+
+def whole_number(name: str, low: int, high: int) -> int | None:
+    """A number of the address, or None when there is none or it makes no sense."""
+    given = st.query_params.get(name, "")
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 and low <= int(given) <= high else None
+
+
+def start_step(key: str, default: int, last: int) -> int:
+    """Where a run starts on this visit: the step of the address, once, then where the learner has been."""
+    starts: dict[str, int] = st.session_state.setdefault("starts", {})
+    if key not in starts:
+        given = whole_number("step", 0, last)
+        starts[key] = default if given is None else given
+    return starts[key]
+
+
+def encode(shown: Scenario) -> str | None:
+    """A scenario as a word for the address; None when it is too long for a link."""
+    text = json.dumps(shown.to_json(), ensure_ascii=False, separators=(",", ":")).encode()
+    word = base64.urlsafe_b64encode(zlib.compress(text, 9)).decode().rstrip("=")
+    return word if len(word) <= MAX_LINK_BYTES else None
+
+
+def decode(word: str) -> Scenario:
+    """The scenario of a link; raises ScenarioError with one sentence when the link was damaged."""
+    if len(word) > MAX_LINK_BYTES:
+        raise ScenarioError(f"the link has {len(word):,} characters; at most {MAX_LINK_BYTES:,} make a scenario")
+    try:
+        packed = base64.urlsafe_b64decode(word + "=" * (-len(word) % 4))
+        unpacker = zlib.decompressobj()
+        text = unpacker.decompress(packed, scenario.MAX_FILE_BYTES + 1)
+        if not unpacker.eof:
+            raise zlib.error("cut")
+    except (ValueError, binascii.Error, zlib.error):
+        raise ScenarioError("the link is damaged or was cut, so it holds no scenario: copy it whole") from None
+    return scenario.parse(text)

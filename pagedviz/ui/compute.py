@@ -1,0 +1,42 @@
+"""The server's one compute process, and each session's hold on its run."""
+
+import streamlit as st
+
+from pagedviz.run_view import RunView
+from pagedviz.runtime.client import ComputeClient, ComputedRun, Held
+from pagedviz.scenario import Scenario
+
+
+@st.cache_resource(show_spinner=False)
+def client() -> ComputeClient:
+    return ComputeClient()
+
+
+def backend() -> str:
+    return client().backend or "the compute process is starting"
+
+
+def follow(name: str, scenario: Scenario) -> tuple[RunView, ComputedRun]:
+    """This session's view of a scenario, and its run. `name` is the place on the screen that shows it."""
+    state = st.session_state.setdefault("runs", {})
+    view: RunView | None
+    held: Held | None
+    view, held = state.get(name, (None, None))
+    if view is None or held is None or view.scenario != scenario:
+        view, held = RunView(scenario), _hold(scenario, held)
+        state[name] = (view, held)
+    view.follow(held.run)
+    return view, held.run
+
+
+def again(name: str, scenario: Scenario) -> None:
+    """Compute a run anew that was given up or stopped."""
+    st.session_state.get("runs", {}).pop(name, None)
+    follow(name, scenario)
+
+
+def _hold(scenario: Scenario, previous: Held | None) -> Held:
+    held = client().hold(scenario, previous)
+    if previous is not None:
+        previous.let_go()
+    return held

@@ -1,0 +1,9 @@
+"""The glossary, as it stands in GLOSSARY.md."""
+
+import streamlit as st
+
+from pagedviz.play import PROJECT
+
+
+def show() -> None:
+    st.markdown((PROJECT / "GLOSSARY.md").read_text(encoding="utf-8"))

@@ -1,0 +1,136 @@
+"""A lesson on the screen: what is said at the left, the stage beside it, a prediction now and then."""
+
+from functools import lru_cache, partial
+from typing import Any
+
+import streamlit as st
+
+from pagedviz import lesson as lessons
+from pagedviz.lesson import Lesson, PlacedPage, Question
+from pagedviz.run_view import RunView
+from pagedviz.runtime.client import ComputedRun
+from pagedviz.ui import address, compute, run_panel
+from pagedviz.ui.links import Link, links
+
+MAX_SEED = 9_999
+
+
+@lru_cache(maxsize=256)
+def load(name: str, seed: int | None = None) -> Lesson:
+    return lessons.load(name, seed)
+
+
+def show(name: str) -> None:
+    seed = address.whole_number("seed", 0, MAX_SEED)
+    lesson = load(name, seed)
+    key = f"{name}-{lesson.scenario.seed}"
+    start = address.start_step(key, lesson.pages[0].step, _last_step(lesson))
+    run_panel.live(key, partial(_body, lesson, key, start))
+
+
+def _last_step(lesson: Lesson) -> int:
+    return max(placed.graded_at for placed in lesson.pages)
+
+
+def _body(lesson: Lesson, key: str, start: int) -> ComputedRun:
+    view, run = compute.follow("lesson", lesson.scenario)
+    step = min(run_panel.step_of(key, start), len(view.steps))
+    said, shown = st.columns([1, 3.6], gap="medium")
+    with said:
+        _say(lesson, key, step)
+    with shown:
+        run_panel.show_stage(key, key, view, run, start, _questions_ahead(lesson, key, step))
+        _below(lesson, key, view, run, step)
+    return run
+
+
+def _below(lesson: Lesson, key: str, view: RunView, run: ComputedRun, step: int) -> None:
+    charts, export = st.columns([6, 1])
+    with charts:
+        run_panel.show_charts(key, view, run, step)
+    with export:
+        run_panel.show_downloads(key, view, run, lesson.name)
+
+
+def _say(lesson: Lesson, key: str, step: int) -> None:
+    placed = lesson.page_at(step)
+    number = lesson.pages.index(placed) + 1
+    st.caption(f"{lesson.title} · page {number} of {len(lesson.pages)}")
+    if number > 1:
+        _outcome(lesson.pages[number - 2], key)
+    st.subheader(placed.page.title, anchor=False)
+    st.markdown(placed.page.text)
+    question = placed.page.question
+    if question is not None and step < placed.graded_at:
+        _ask(question, placed, key)
+    answered = question is None or (key, placed.step) in _answers()
+    if step < placed.graded_at and answered and st.button("Continue", key=f"{key}-on-{placed.step}", type="primary"):
+        run_panel.go(key, placed.graded_at)
+        st.rerun(scope="fragment")
+    if number == len(lesson.pages):
+        st.caption(f"The claim of this lesson: {lesson.claim}")
+        _neighbours(lesson, key)
+        if st.button("Again with another pool", key=f"{key}-again", help="A new seed: other ids, so other answers."):
+            seed = (lesson.scenario.seed * 31 + 17) % (MAX_SEED + 1)
+            st.query_params.from_dict({"lesson": lesson.name, "seed": str(seed)})
+            st.rerun()
+
+
+def _neighbours(lesson: Lesson, key: str) -> None:
+    names = lessons.names()
+    following = names[names.index(lesson.name) + 1 :][:1]
+    links([Link(f"Next: {load(name).title}", f"lesson={name}") for name in following], key=f"{key}-next", look="row")
+
+
+def _ask(question: Question, placed: PlacedPage, key: str) -> None:
+    place = (key, placed.step)
+    if place in _answers():
+        _outcome(placed, key)
+        return
+    with st.form(f"{key}-question-{placed.step}"):
+        st.markdown(f"**Before you step on**\n\n{question.text}")
+        given: int | str | None
+        if question.choices:
+            given = st.radio("Your prediction", question.choices, index=None, key=f"{key}-choice-{placed.step}")
+        else:
+            given = st.number_input(
+                f"Your prediction ({question.unit})", 0, 100_000, None, step=1, key=f"{key}-number-{placed.step}"
+            )
+        checked = st.form_submit_button("Check", type="primary")
+        skipped = st.form_submit_button("Skip")
+    if checked and given is None:
+        st.caption("Enter a prediction first, or skip.")
+    elif checked or skipped:
+        _answers()[place] = given if checked else SKIPPED
+        run_panel.go(key, placed.graded_at)
+        st.rerun(scope="fragment")
+
+
+SKIPPED = object()
+
+
+def _answers() -> dict[tuple[str, int], Any]:
+    """What this session has predicted, by run and step; SKIPPED where it would not."""
+    answers: dict[tuple[str, int], Any] = st.session_state.setdefault("answers", {})
+    return answers
+
+
+def _outcome(placed: PlacedPage, key: str) -> None:
+    """How the prediction of a page went, in the actual numbers."""
+    given = _answers().get((key, placed.step))
+    if given is None or placed.page.question is None:
+        return
+    if given is SKIPPED:
+        st.info(f"**It is {placed.answer}.** {placed.explanation}", icon=":material/skip_next:")
+    elif given == placed.answer:
+        st.success(f"**Right: {placed.answer}.** {placed.explanation}", icon=":material/check:")
+    else:
+        st.warning(f"**You said {given}; it is {placed.answer}.** {placed.explanation}", icon=":material/close:")
+
+
+def _questions_ahead(lesson: Lesson, key: str, step: int) -> dict[str, Any]:
+    """Play pauses at each question still open, and the timeline behind the next one does not give its answer away."""
+    still_open = [placed for placed in lesson.pages if placed.page.question and (key, placed.step) not in _answers()]
+    ahead = [placed.step for placed in still_open if placed.graded_at > step]
+    pauses = [{"step": placed.step, "text": "A question comes first."} for placed in still_open]
+    return {"pauses": pauses, "veil": ahead[0] if ahead else None}

@@ -1,0 +1,117 @@
+"""The learner's own run: a scenario that grows by operations, with undo. It lives in the session, and no change is lost
+to a refusal: what the engine or the format would refuse is said in a sentence and leaves everything as it was."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import streamlit as st
+
+from pagedviz import scenario as scenarios
+from pagedviz import trace
+from pagedviz.play import Happening, Player
+from pagedviz.scenario import Add, CacheConfig, Op, Scenario, ScenarioError
+from pagedviz.ui import address
+
+START = Scenario(
+    seed=1784,
+    cache=CacheConfig(scatter=True),
+    ops=(Add("A", ("Four", "score", "and", "seven", "years", "ago", "our")),),
+)
+UNKNOWN_TOKEN = "…"  # a dry run knows which slot a generated token takes, not which word it is
+
+
+@dataclass
+class OwnRun:
+    """`name` changes when another run takes the stage; growing and undoing keep it, and so the learner's step.
+    `recorded` holds the steps of an uploaded trace, which are only claims until they are computed again."""
+
+    scenario: Scenario = START
+    undone: list[tuple[Scenario, str]] = field(default_factory=list)
+    number: int = 0
+    message: str = ""
+    recorded: list[Any] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"own-{self.number}"
+
+    def state(self) -> Any:
+        """The state after all operations, from a dry run of the engine."""
+        return dry_run(self.scenario)[1]
+
+    def do(self, op: Callable[[], Op]) -> None:
+        """Append an operation, unless it would be refused."""
+        try:
+            grown = self.scenario.with_ops(op())
+        except ScenarioError as error:
+            self.message = f"Refused: {error}."
+            return
+        happenings = dry_run(grown)[0]
+        if happenings and happenings[-1].refused is not None:
+            self.message = f"Refused: {happenings[-1].refused['sentence']}"
+            return
+        self._take(grown, new_stage=False)
+
+    def set_cache(self, cache: dict[str, Any], seed: int) -> None:
+        """Play the same operations on another cache."""
+        try:
+            changed = replace(self.scenario, cache=scenarios.cache_from_json(cache), seed=seed)
+        except ScenarioError as error:
+            self.message = f"Refused: {error}."
+            return
+        self._take(changed, new_stage=True)
+
+    def load(self, source: str | bytes) -> None:
+        """Take a scenario or a trace, as text; a trace is computed again and compared."""
+        try:
+            if b'"pagedviz_trace"' in (source.encode() if isinstance(source, str) else source)[:200]:
+                loaded, recorded = trace.parse(source)
+            else:
+                loaded, recorded = scenarios.parse(source), []
+        except ScenarioError as error:
+            self.message = f"Not loaded: {error}."
+            return
+        self._take(loaded, new_stage=True)
+        self.recorded = recorded
+
+    def undo(self) -> None:
+        if self.undone:
+            self.scenario, name = self.undone.pop()
+            self.number += name != self.name
+            self.message, self.recorded = "", []
+            self._write_address()
+
+    def _take(self, changed: Scenario, new_stage: bool) -> None:
+        if changed != self.scenario:
+            self.undone.append((self.scenario, self.name))
+        self.number += new_stage
+        self.scenario, self.message, self.recorded = changed, "", []
+        self._write_address()
+
+    def _write_address(self) -> None:
+        word = address.encode(self.scenario)
+        if word is None:
+            self.message = "This run is too long for a link, so the address does not hold it: export the file instead."
+        st.query_params.from_dict({"page": "sequences", **({"scenario": word} if word else {})})
+
+
+def own_run() -> OwnRun:
+    """This session's run; the first time, the one that the address holds."""
+    if "own" not in st.session_state:
+        run = st.session_state["own"] = OwnRun()
+        word = st.query_params.get("scenario")
+        if word:
+            try:
+                run.scenario = address.decode(word)
+            except ScenarioError as error:
+                run.message = f"Not loaded: {error}."
+    own: OwnRun = st.session_state["own"]
+    return own
+
+
+def dry_run(scenario: Scenario) -> tuple[list[Happening], Any]:
+    """What the engine would do, without a model: the happenings, and the last state."""
+    player = Player(scenario.cache, scenario.seed, lambda seq_id: UNKNOWN_TOKEN)
+    happenings = [happening for op in scenario.ops for happening in player.perform(op)]
+    return happenings, happenings[-1].snapshot if happenings else player.base

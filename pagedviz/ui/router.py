@@ -1,0 +1,40 @@
+"""Which screen an address shows, and the bar that leads to all of them."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from pagedviz import lesson as lessons
+from pagedviz.ui import compute, glossary_page, home_page, lesson_page, sequences_page
+from pagedviz.ui.links import Link, links
+
+# Streamlit leaves six rem above the first element and none of its settings takes them away.
+TIGHT = "<style>.stMainBlockContainer { padding: 1.2rem 1.6rem 3rem; } .stAppHeader { display: none; }</style>"
+
+PAGES: dict[str, Callable[[], None]] = {"sequences": sequences_page.show, "glossary": glossary_page.show}
+
+
+def show() -> None:
+    st.html(TIGHT)
+    name, page = st.query_params.get("lesson"), st.query_params.get("page")
+    links(_bar(name, page), key="bar", end=compute.backend())
+    if name is not None and name in lessons.names():
+        lesson_page.show(name)
+    elif page is not None and page in PAGES:
+        PAGES[page]()
+    else:
+        if name is not None or page is not None:
+            st.info(f"There is no {'page' if name is None else 'lesson'} “{name or page}”. This is the first screen.")
+        home_page.show()
+
+
+def _bar(name: str | None, page: str | None) -> list[Link]:
+    return [
+        Link("pagedviz", "", current=name is None and page is None),
+        *(
+            Link(lesson.title, f"lesson={lesson.name}", name == lesson.name, lesson.claim, menu="Lessons")
+            for lesson in map(lesson_page.load, lessons.names())
+        ),
+        Link("Your sequences", "page=sequences", page == "sequences"),
+        Link("Glossary", "page=glossary", page == "glossary"),
+    ]

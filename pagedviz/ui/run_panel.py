@@ -1,0 +1,161 @@
+"""A run on the screen: the stage, and the charts and downloads below it. Every page that shows a run uses it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from pagedviz import trace
+from pagedviz.figures.attention_weights import attention_weights
+from pagedviz.figures.error_by_step import error_by_step
+from pagedviz.figures.memory_by_step import memory_by_step
+from pagedviz.run_view import RunView
+from pagedviz.runtime.client import ComputedRun
+from pagedviz.ui import compute
+from pagedviz.ui.stage import stage
+
+POLL_SECONDS = 0.6  # how often verdicts that arrive later are fetched
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where the stage should go next: `nonce` is new for each wish."""
+
+    nonce: int
+    step: int
+    play: bool
+
+
+def step_of(key: str, start: int) -> int:
+    """The step that the stage with this key shows."""
+    value = st.session_state.get(key)
+    step = None if value is None else value.get("step")
+    return start if step is None else int(step)
+
+
+def go(key: str, step: int, play: bool = True) -> None:
+    """Ask the stage with this key to go to a step."""
+    wishes = st.session_state.setdefault("wishes", {})
+    last = wishes.get(key)
+    wishes[key] = Where(last.nonce + 1 if last else 1, step, play)
+
+
+def go_to_end(key: str) -> None:
+    """Ask the stage with this key to play what comes, to the end, as it becomes known."""
+    st.session_state.setdefault("to-the-end", set()).add(key)
+
+
+def live(key: str, body: Callable[[], ComputedRun]) -> None:
+    """Show a page's body, and show it again every moment while its run is being computed."""
+    waiting = st.session_state.get(f"{key}-waiting", True)
+
+    def fragment() -> None:
+        run = body()
+        if waiting != (not run.done):
+            st.session_state[f"{key}-waiting"] = not run.done
+            st.rerun()
+
+    st.fragment(fragment, run_every=POLL_SECONDS if waiting else None)()
+
+
+def show_stage(
+    key: str, name: str, view: RunView, run: ComputedRun, start: int, extra: dict[str, Any] | None = None
+) -> None:
+    """The stage itself. `name` identifies the run: while it stays, the learner's step stays."""
+    to_the_end = st.session_state.get("to-the-end", set())
+    wish: Where | None = st.session_state.get("wishes", {}).get(key)
+    if key in to_the_end and (wish is None or wish.step != len(view.steps) or step_of(key, start) > len(view.steps)):
+        go(key, len(view.steps))
+        wish = st.session_state["wishes"][key]
+    if run.done:
+        to_the_end.discard(key)
+    data = view.stage_data(name, run, compute.backend())
+    data |= {"step": start, "goto": wish and vars(wish), "pauses": [], "veil": None, **(extra or {})}
+    stage(data, key=key)
+
+
+def show_charts(key: str, view: RunView, run: ComputedRun, step: int) -> None:
+    """The three charts of a run, one at a time."""
+    charts = {
+        "Attention weights": lambda: _weights(key, view, run, step),
+        "Error by step": lambda: _error(key, view, run, step),
+        "Memory by step": lambda: _memory(key, view, step),
+    }
+    chosen = st.segmented_control(
+        "Chart", list(charts), default="Attention weights", key=f"{key}-chart", label_visibility="collapsed"
+    )
+    if chosen:
+        charts[chosen]()
+
+
+def _plot(figure: Any, key: str, alt: str) -> None:
+    st.plotly_chart(figure, key=key, config={"displayModeBar": False}, alt=alt)
+
+
+def _weights(key: str, view: RunView, run: ComputedRun, step: int) -> None:
+    check = view.checks(run)[step]
+    snapshot = view.snapshot(step)
+    rows = None if check is None else next(iter(check.weights.items()), None)
+    if rows is None:
+        waiting = (
+            "This step has not been checked yet." if check is None else "This step concerns no sequence with tokens."
+        )
+        st.caption(waiting)
+        return
+    seq_id, weights = rows
+    table = zip(snapshot.block_tables[seq_id], snapshot.host_tables[seq_id], strict=True)
+    names = [f"{j}: block {b}" if b is not None else f"{j}: host block {h}" for j, (b, h) in enumerate(table)]
+    names = names[: len(weights[0])]
+    st.caption(
+        f"What {seq_id}'s newest token pays to each of its blocks, last layer, summed over the block's tokens: "
+        "softmax in float64 over the plain log. All blocks of one head together make 1."
+    )
+    _plot(attention_weights(weights, names), f"{key}-weights", f"Attention weights of {seq_id}'s newest token by block")
+
+
+def _error(key: str, view: RunView, run: ComputedRun, step: int) -> None:
+    st.caption("The largest difference between the paged kernel and dense attention, over all layers and sequences.")
+    _plot(error_by_step(view.checks(run), step), f"{key}-error", "Largest error of each step, against the tolerance")
+
+
+def _memory(key: str, view: RunView, step: int) -> None:
+    now = view.memory[step]
+    shared = f"; {now.entries} table entries name {now.blocks} blocks" if now.entries > now.blocks else ""
+    st.caption(
+        f"Now: {now.filled} slots filled, {now.unfilled} unfilled in used blocks, {now.free} free{shared}. "
+        "A slot holds one token's K and V in every layer."
+    )
+    _plot(memory_by_step(view.memory, step), f"{key}-memory", "Slots of the device pool by step")
+
+
+def show_downloads(key: str, view: RunView, run: ComputedRun, name: str) -> None:
+    """The scenario and the trace as files. A trace is offered as far as it has been computed."""
+    with st.popover("Export"):
+        st.download_button(
+            "Scenario (JSON)",
+            view.scenario.to_text(),
+            f"{name}.json",
+            "application/json",
+            key=f"{key}-scenario",
+            on_click="ignore",
+        )
+        st.download_button(
+            "Trace with verdicts (JSON)",
+            _trace(view, run),
+            f"{name}-trace.json",
+            "application/json",
+            key=f"{key}-trace",
+            on_click="ignore",
+        )
+        st.caption("`python -m pagedviz run FILE` plays a scenario without a screen.")
+
+
+def _trace(view: RunView, run: ComputedRun) -> Callable[[], str]:
+    def text() -> str:
+        checks = view.checks(run)
+        steps = [(step, view.snapshot(k), checks[k]) for k, step in enumerate(view.steps, 1)]
+        return json.dumps(trace.to_json(view.scenario, compute.backend(), steps), ensure_ascii=False)
+
+    return text
