@@ -8,16 +8,12 @@ Bytes moved per token of a block: 2 (K and V) * 2 (read and write) * num_kv_head
 # Triton kernels are untyped by nature; the launchers are not.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from kernels import checks, launch
 from kernels.checks import Blocks
-
-# Moved as integers, so that every bit arrives: no float unit sees a NaN's payload.
-BITS = {2: torch.int16, 4: torch.int32}
 
 
 @triton.jit
@@ -78,11 +74,6 @@ def tiles_in_block(tile: dict[str, int]) -> int:
     return int(triton.cdiv(tile["BLOCK_SIZE"] * tile["NUM_KV_HEADS"], tile["TILE_ROWS"]))
 
 
-def bits(cache: Tensor) -> Tensor:
-    """Return the same memory seen as integers of the same size."""
-    return cache.view(BITS[cache.element_size()])
-
-
 def copy_blocks(k_cache: Tensor, v_cache: Tensor, source_blocks: Blocks, target_blocks: Blocks) -> None:
     """Copy block source_blocks[i] over block target_blocks[i], K and V, bit for bit.
 
@@ -103,5 +94,5 @@ def copy_blocks(k_cache: Tensor, v_cache: Tensor, source_blocks: Blocks, target_
     tile = tile_of(k_cache)
     with launch.launching(k_cache):
         copy_blocks_kernel[len(sources), tiles_in_block(tile)](
-            bits(k_cache), bits(v_cache), sources, targets, *k_cache.stride(), *v_cache.stride(), **tile
+            k_cache, v_cache, sources, targets, *k_cache.stride(), *v_cache.stride(), **tile
         )

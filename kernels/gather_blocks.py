@@ -14,7 +14,7 @@ from torch import Tensor
 
 from kernels import checks, launch
 from kernels.checks import Blocks
-from kernels.copy_blocks import bits, tile_of, tiles_in_block
+from kernels.copy_blocks import tile_of, tiles_in_block
 
 
 @triton.jit
@@ -97,7 +97,7 @@ def gather_blocks(cache: Tensor, blocks: Blocks, out: Tensor | None = None) -> T
         tile = tile_of(cache)
         with launch.launching(cache):
             gather_blocks_kernel[len(ids), tiles_in_block(tile)](
-                bits(cache), bits(out), ids, *cache.stride(), *out.stride(), **tile
+                cache, out, ids, *cache.stride(), *out.stride(), **tile
             )
     return out
 
@@ -117,5 +117,5 @@ def scatter_blocks(cache: Tensor, blocks: Blocks, values: Tensor) -> None:
         tile = tile_of(cache)
         with launch.launching(cache):
             scatter_blocks_kernel[len(ids), tiles_in_block(tile)](
-                bits(cache), bits(values), ids, *cache.stride(), *values.stride(), **tile
+                cache, values, ids, *cache.stride(), *values.stride(), **tile
             )

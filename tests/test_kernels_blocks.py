@@ -14,8 +14,9 @@ def two_caches(num_blocks=6, block_size=4, kv_heads=2, head_dim=8, dtype=torch.f
 
 def check_copy(k_cache, v_cache, sources, targets):
     k_expected, v_expected = k_cache.clone(), v_cache.clone()
-    k_expected[list(targets)] = k_cache[list(sources)]
-    v_expected[list(targets)] = v_cache[list(sources)]
+    for source, target in zip(sources, targets, strict=True):
+        k_expected[int(target)] = k_cache[int(source)]
+        v_expected[int(target)] = v_cache[int(source)]
     kernels.copy_blocks(k_cache, v_cache, sources, targets)
     assert_same_bits(k_cache, k_expected)
     assert_same_bits(v_cache, v_expected)
@@ -81,6 +82,10 @@ def test_copy_works_on_views_of_one_pool():
     assert_same_bits(pool, before)
 
 
+def test_copy_takes_k_and_v_of_different_strides():
+    check_copy(random_bits(6, 4, 2, 8), random_bits(6, 8, 2, 4).transpose(1, 3), [4], [1])
+
+
 ODD = [(1, 1, 1), (3, 5, 17), (16, 3, 80), (5, 1, 600), (17, 40, 64)]
 
 
@@ -117,8 +122,8 @@ def test_reload_may_use_other_blocks_than_the_spill():
 def test_gather_and_scatter_take_any_shape_and_strides(block_size, kv_heads, head_dim):
     pool = random_bits(4, 2, block_size, kv_heads, head_dim)
     cache, before = pool[:, 1], pool.clone()
-    wider = random_bits(2, block_size, kv_heads + 1, head_dim)
-    out = wider[:, :, :kv_heads]
+    wider = random_bits(2, block_size, kv_heads, head_dim + 1)
+    out = wider[..., :head_dim]
     assert kernels.gather_blocks(cache, [3, 0], out=out) is out
     assert_same_bits(out, cache[[3, 0]])
     cache[[3, 0]] = 0
@@ -161,7 +166,7 @@ def test_offsets_past_two_billion_elements_do_not_wrap(tmp_path):
     """Block 69,999 of 32,768 elements lies 2.29 billion elements in, and its id is past 65,535."""
     memory = sparse_memory(tmp_path, 70_000 * 32_768)
     size, strides = (70_000, 2, 2, 8), (32_768, 16, 8, 1)
-    k_cache, v_cache = memory.as_strided(size, strides), memory.as_strided(size, strides, storage_offset=64)
+    k_cache, v_cache = memory.as_strided(size, strides), memory[64:].as_strided(size, strides)
     k_cache[69_999], v_cache[69_999] = random_bits(2, 2, 2, 8, dtype=torch.float16)
     kernels.copy_blocks(k_cache, v_cache, [69_999], [66_000])
     assert_same_bits(k_cache[66_000], k_cache[69_999])

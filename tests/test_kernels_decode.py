@@ -4,7 +4,20 @@ import pytest
 import torch
 
 import kernels
-from tests.kernel_cases import DTYPES, INF, NAN, Shape, assert_near, ids, make_batch, on_gpu, randn, sparse_memory
+from kernels import launch
+from tests.kernel_cases import (
+    DTYPES,
+    INF,
+    NAN,
+    Shape,
+    assert_near,
+    ids,
+    make_batch,
+    on_gpu,
+    randn,
+    run_python,
+    sparse_memory,
+)
 
 SMALL = [
     *(Shape(dtype=dtype) for dtype in DTYPES),
@@ -80,12 +93,41 @@ def test_entries_past_the_last_block_are_never_followed(padding):
 
 
 def test_tail_never_reads_the_table_past_its_row():
-    """The table is a window into a wider one: what lies right of a row would be followed into unmapped memory."""
+    """The table is a window into a wider one: what lies right of a row leads out of all memory."""
     batch = make_batch(Shape(lens=(4, 8, 3)))
     wide = torch.full((3, 70), 2**62, device=kernels.device())
     wide[:, :2] = batch.block_tables
     batch.block_tables = wide[:, :2]
     batch.check()
+
+
+AT_THE_EDGE = """
+import ctypes, mmap, torch
+from tests.kernel_cases import Shape, make_batch
+
+def at_the_edge(tensor):
+    pages = -(-tensor.nbytes // mmap.PAGESIZE)
+    memory = mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE)
+    end = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + pages * mmap.PAGESIZE
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(end), mmap.PAGESIZE, 0) == 0
+    start = pages * mmap.PAGESIZE - tensor.nbytes
+    moved = torch.frombuffer(memory, dtype=tensor.dtype, count=tensor.numel(), offset=start).view(tensor.shape)
+    return moved.copy_(tensor)
+
+for shape in (Shape(lens=(5,)), Shape(lens=(4, 9)), Shape(lens=(7,), block_size=3, head_dim=5)):
+    batch = make_batch(shape)
+    for name in ("q", "k_cache", "v_cache", "block_tables", "seq_lens"):
+        setattr(batch, name, at_the_edge(getattr(batch, name)))
+    batch.check()
+    batch.check(tokens_per_tile=shape.block_size)
+"""
+
+
+@pytest.mark.skipif(not launch.INTERPRETED, reason="guards CPU memory")
+def test_not_even_a_masked_lane_reads_past_the_end_of_a_tensor():
+    """Behind each tensor lies a page that may not be read; in a process of its own, as a wrong read ends it."""
+    done = run_python(AT_THE_EDGE)
+    assert done.returncode == 0, done.stderr[-2000:] or f"ended by signal {-done.returncode}"
 
 
 @pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64])
@@ -160,7 +202,7 @@ def test_offsets_past_two_billion_elements_do_not_wrap(axis, tmp_path):
     size, strides, first_block = FAR[axis]
     reach = 1 + sum((n - 1) * stride for n, stride in zip(size, strides, strict=True))
     memory = sparse_memory(tmp_path, reach + 65_536)
-    k_cache, v_cache = memory.as_strided(size, strides), memory.as_strided(size, strides, storage_offset=4096)
+    k_cache, v_cache = memory.as_strided(size, strides), memory[4096:].as_strided(size, strides)
     _, block_size, kv_heads, head_dim = size
     k, v = (randn(block_size + 1, kv_heads, head_dim, dtype=torch.float16, seed=seed) for seed in (1, 2))
     for t in range(block_size + 1):

@@ -1,17 +1,13 @@
 """The package says truly which backend computes, works without Triton, and lets threads take turns."""
 
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import torch
 
 import kernels
 from kernels import launch
-from tests.kernel_cases import Shape, make_batch
+from tests.kernel_cases import Shape, make_batch, run_python
 
 WITHOUT_TRITON = """
 import sys
@@ -35,12 +31,6 @@ try:
 except ValueError as refusal:
     print(refusal)
 """
-
-
-def run_python(code, **environment):
-    env = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"} | environment
-    root = Path(__file__).parents[1]
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, cwd=root, timeout=120)
 
 
 def test_without_triton_the_launchers_compute_with_plain_torch():

@@ -39,14 +39,16 @@ def test_slot_is_block_times_block_size_plus_offset():
 
 def test_slot_minus_one_is_skipped():
     k = random_bits(4, 1, 4)
-    k_cache, v_cache = fresh(2, 4, 1, 4), fresh(2, 4, 1, 4)
     # Views one block into larger memory, so that a write to slot -1 would land where it can be seen.
     k_pool, v_pool = fresh(4, 4, 1, 4), fresh(4, 4, 1, 4)
-    before = k_pool.clone()
+    expected = k_pool.clone()
     kernels.store_kv(k, k, k_pool[1:3], v_pool[1:3], ids(-1, -1, -1, -1))
-    assert_same_bits(k_pool, before)
-    assert_same_bits(v_pool, before)
-    store_both_ways(k, k, k_cache, v_cache, ids(-1, 7, -1, 2))
+    assert_same_bits(k_pool, expected)
+    assert_same_bits(v_pool, expected)
+    kernels.store_kv(k, k, k_pool[1:3], v_pool[1:3], ids(-1, 7, -1, 2))
+    expected[2, 3], expected[1, 2] = k[1], k[3]
+    assert_same_bits(k_pool, expected)
+    assert_same_bits(v_pool, expected)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +79,11 @@ def test_k_and_v_may_be_views_of_one_projection_and_one_pool():
     assert_same_bits(pool, before)
 
 
+def test_k_and_v_need_not_have_the_same_strides():
+    k, v = random_bits(3, 2, 8), random_bits(3, 8, 2).transpose(1, 2)
+    store_both_ways(k, v, fresh(4, 4, 2, 8), fresh(4, 8, 2, 4).transpose(1, 3), ids(2, 13, 8))
+
+
 def test_no_tokens_change_nothing():
     store_both_ways(random_bits(0, 2, 8), random_bits(0, 2, 8), fresh(2, 4, 2, 8), fresh(2, 4, 2, 8), ids())
 
@@ -85,7 +92,7 @@ def test_offsets_past_two_billion_elements_do_not_wrap(tmp_path):
     """Block 69,999 of 32,768 elements lies 2.29 billion elements in, and its id is past 65,535."""
     memory = sparse_memory(tmp_path, 70_000 * 32_768)
     size, strides = (70_000, 2, 2, 8), (32_768, 16, 8, 1)
-    k_cache, v_cache = memory.as_strided(size, strides), memory.as_strided(size, strides, storage_offset=64)
+    k_cache, v_cache = memory.as_strided(size, strides), memory[64:].as_strided(size, strides)
     k, v = random_bits(2, 2, 8, dtype=torch.float16), random_bits(2, 2, 8, dtype=torch.float16).flip(0)
     kernels.store_kv(k, v, k_cache, v_cache, ids(139_999, 66_000 * 2))
     assert_same_bits(k_cache[[69_999, 66_000], [1, 0]], k)
