@@ -74,7 +74,13 @@ def check(happening: Happening | None, **changes: Any) -> Data:
     for seq, row in tables.items():
         raw = [1 + (7 * j + len(seq)) % 5 for j in range(len(row))]
         weights[seq] = [value / sum(raw) for value in raw]
-    good = {"max_error": 5.9e-08 if compared else 0.0, "tolerance": 1e-05, "ok": True, "invariants": [], "num_invariants": 8}
+    good = {
+        "max_error": 5.9e-08 if compared else 0.0,
+        "tolerance": 1e-05,
+        "ok": True,
+        "invariants": [],
+        "num_invariants": 8,
+    }
     good |= {"compared": compared, "num_layers": 2, "backend": BACKEND, "ms": 61.2, "weights": weights}
     return good | {"failed_sequences": []} | changes
 
@@ -102,7 +108,13 @@ def run_of(name: str, config: CacheConfig, ops: Iterable[Op], **changes: Any) ->
         for h in happenings
     ]
     data = {"run": name, "step": 0, "goto": None, "base": player.base.to_json(), "steps": steps, "excerpts": excerpts}
-    data |= {"checks": [check(h) for h in (None, *happenings)], "pauses": [], "veil": None, "backend": BACKEND, "status": ""}
+    data |= {
+        "checks": [check(h) for h in (None, *happenings)],
+        "pauses": [],
+        "veil": None,
+        "backend": BACKEND,
+        "status": "",
+    }
     return data | changes
 
 
@@ -120,7 +132,9 @@ def odd() -> Data:
 def v1() -> Data:
     """vLLM v1: block 0 is the null block; blocks of 16 tokens."""
     tokens = tuple(f"t{n}" for n in range(37))
-    return run_of("v1", CacheConfig(profile="vllm-v1", block_size=16, num_blocks=10, scatter=True), (Add("A", tokens), Free("A")))
+    return run_of(
+        "v1", CacheConfig(profile="vllm-v1", block_size=16, num_blocks=10, scatter=True), (Add("A", tokens), Free("A"))
+    )
 
 
 def failed() -> Data:
@@ -138,8 +152,15 @@ def big(num_sequences: int = 256, num_blocks: int = 8192, num_steps: int = 300) 
     free = list(range(num_blocks))
     rng.shuffle(free)
     events: list[Event] = []
-    config = {"block_size": 4, "num_blocks": num_blocks, "host_blocks": 0, "profile": PROFILES["vllm-v0"], "auto_spill": False}
-    manager = BlockManager(**config, free_blocks=free, report=events.append)
+    manager = BlockManager(
+        block_size=4,
+        num_blocks=num_blocks,
+        free_blocks=free,
+        host_blocks=0,
+        profile=PROFILES["vllm-v0"],
+        auto_spill=False,
+        report=events.append,
+    )
     names = [f"s{n}" for n in range(num_sequences)]
     for name in names:
         manager.add(name, list(range(rng.randrange(40, 120))))
@@ -151,7 +172,15 @@ def big(num_sequences: int = 256, num_blocks: int = 8192, num_steps: int = 300) 
             names.append(f"f{len(events)}")
             manager.fork(rng.choice(names[:num_sequences]), names[-1])
     steps = [
-        {"event": e.to_json(), "sentence": e.sentence, "refused": None, "op": k, "op_text": e.kind, "formula": [], "source": None}
+        {
+            "event": e.to_json(),
+            "sentence": e.sentence,
+            "refused": None,
+            "op": k,
+            "op_text": e.kind,
+            "formula": [],
+            "source": None,
+        }
         for k, e in enumerate(events[:num_steps])
     ]
     data = {"run": "big", "step": 0, "goto": None, "base": base, "steps": steps, "excerpts": [], "backend": BACKEND}
@@ -203,8 +232,9 @@ def page() -> None:
             data["goto"] = {"nonce": (data["goto"] or {"nonce": 0})["nonce"] + 1, "step": 9, "play": False}
         if st.button("new run"):
             data |= {"run": data["run"] + "+", "step": 2}
+        hidden = st.checkbox("hide")
     with right:
-        shown = stage(data, key="stage")
+        shown = {} if hidden else stage(data, key="stage")
         if name == "two":
             stage(lesson(run="second"), key="second")
     left.write(f"Python heard: {shown.get('step')}")

@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 # Streamlit takes one inline module. The files are ordinary ES modules that import each other; joined in this order,
 # their import lines and `export` words are dropped and the one `export default`, in stage.js, is left.
 MODULES = (
-    "replay", "derive", "dom", "icons", "text", "tables", "bigpool", "sequences", "pools",
+    "replay", "derive", "dom", "icons", "text", "tables", "sequences", "bigpaint", "bigpool", "pools",
     "links", "panel", "timeline", "transport", "motion", "keys", "stage",
 )  # fmt: skip
 
@@ -36,8 +36,9 @@ _component = st.components.v2.component(
 def stage(data: dict[str, Any], key: str, on_step: Callable[[], None] | None = None) -> Any:
     """Show a run and let the learner step through it.
 
-    `data` is the run as plain JSON: base snapshot, steps (event, sentence, source line), checks so far. Sending it again
-    with the same `run` keeps the learner's step, whatever else has changed; another `run` starts at `data["step"]`.
-    The step the learner rests at comes back, a moment later, as `stage(...).step`; `on_step` is called then.
+    `data` is the run as plain JSON: base snapshot, steps (event, sentence, source line), checks so far. Sending it
+    again with the same `run` keeps the learner's step, whatever else has changed; another `run` starts at
+    `data["step"]`. The step at which the learner rests comes back a moment later as `stage(...).step`, None until
+    then; `on_step` is called when it changes.
     """
     return _component(data=data, key=key, on_step_change=on_step or (lambda: None))

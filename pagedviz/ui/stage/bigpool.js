@@ -1,12 +1,10 @@
 // A pool of more than 64 blocks: one canvas with zoom, an overview, and a summary in words.
 import { h, setAttr, setText } from "./dom.js";
-import { isHost, linkOf, nameOf, blockOf, hostEntry } from "./replay.js";
+import { blockOf, hostEntry, isHost, linkOf } from "./replay.js";
 import { concerned, physicalBlock, physicalLabel } from "./derive.js";
-import { iconButton } from "./icons.js";
-import { tokenText } from "./sequences.js";
+import { MINI, paintPool } from "./bigpaint.js";
 
 const HEIGHT = 264;
-const MINI = { width: 132, height: 56 };
 const MAX_ZOOM = 32;
 
 export class BigPool {
@@ -40,7 +38,11 @@ export class BigPool {
     this.node = h("div", { class: "big-pool" }, bar, this.canvas);
     this.find.addEventListener("change", () => this.findBlock(this.find.value));
     this.listen();
-    this.observer = new ResizeObserver(() => this.view && this.paint());
+    this.width = 0;
+    this.observer = new ResizeObserver(([{ contentRect }]) => {
+      this.width = contentRect.width;
+      if (this.view) this.paint();
+    });
     this.observer.observe(this.node);
   }
 
@@ -86,8 +88,7 @@ export class BigPool {
     const entry = this.onHost ? hostEntry(block) : block;
     if (this.zoom < 8) this.zoom = 8;
     this.reveal(entry, true);
-    this.links.pin(linkOf(entry), this.describe(entry));
-    this.paint();
+    this.links.select(linkOf(entry));
   }
 
   describe(entry) {
@@ -112,7 +113,7 @@ export class BigPool {
 
   // The grid that fits the whole pool at zoom 1; its shape never depends on the step.
   measure() {
-    const width = Math.max(200, this.node.clientWidth);
+    const width = Math.max(200, this.width || this.node.clientWidth);
     const count = this.entries.length;
     let columns = Math.ceil(Math.sqrt((count * width) / HEIGHT));
     columns = Math.max(16, Math.ceil(columns / 16) * 16);
@@ -191,117 +192,8 @@ export class BigPool {
   }
 
   paint() {
-    const limit = (value, most) => Math.max(0, Math.min(value, Math.max(0, most)));
     this.measure();
-    const { width, height, columns, rows, cell } = this.size;
-    const side = cell * this.zoom;
-    this.origin.x = limit(this.origin.x, columns * side - width);
-    this.origin.y = limit(this.origin.y, rows * side - height);
-    const style = getComputedStyle(this.node);
-    this.ink = style.getPropertyValue("--ink").trim();
-    this.line = style.getPropertyValue("--line").trim();
-    this.quiet = style.getPropertyValue("--quiet").trim();
-    this.surface = style.getPropertyValue("--surface").trim();
-    const ratio = window.devicePixelRatio || 1;
-    const g = this.canvas.getContext("2d");
-    g.setTransform(ratio, 0, 0, ratio, 0, 0);
-    g.clearRect(0, 0, width, height);
-    const firstRow = Math.max(0, Math.floor(this.origin.y / side));
-    const lastRow = Math.min(rows - 1, Math.floor((this.origin.y + height) / side));
-    for (let row = firstRow; row <= lastRow; row += 1) {
-      for (let column = 0; column < columns; column += 1) {
-        const index = row * columns + column;
-        const x = column * side - this.origin.x;
-        if (index >= this.entries.length || x > width || x + side < 0) continue;
-        this.paintBlock(g, index, x, row * side - this.origin.y, side);
-      }
-    }
-    for (const entry of this.about) this.ring(g, entry, this.ink, 2);
-    const lit = this.links.current();
-    if (lit) for (const entry of this.entries) if (linkOf(entry) === lit) this.ring(g, entry, this.ink, 3);
-    this.paintMini(ratio);
-  }
-
-  paintBlock(g, index, x, y, side) {
-    const gap = side > 3 ? Math.min(3, side * 0.14) : 0;
-    const inner = side - gap;
-    const fill = this.fills[index];
-    g.fillStyle = fill === null ? this.line : fill[0] === "null" || fill[0] === "held" ? this.quiet : fill[0];
-    if (side < 48) {
-      g.fillRect(x, y, inner, inner);
-      if (fill?.[1]) {
-        g.fillStyle = fill[1];
-        g.fillRect(x + inner / 2, y, inner / 2, inner);
-      }
-      return;
-    }
-    const size = Math.min(12, side / 6);
-    g.strokeStyle = this.line;
-    g.strokeRect(x + 0.5, y + 0.5, inner, inner);
-    this.paintSlots(g, this.entries[index], x + 4, y + size + 8, inner - 8, inner - size - 12, fill);
-    g.fillStyle = this.ink;
-    g.font = `600 ${size}px sans-serif`;
-    g.fillText(nameOf(this.entries[index]), x + 4, y + size + 3);
-    const count = (this.onHost ? this.view.state.hostRefs : this.view.state.refs)[index];
-    if (count > 0) g.fillText(`×${count}`, x + inner - 4 - g.measureText(`×${count}`).width, y + size + 3);
-  }
-
-  paintSlots(g, entry, x, y, width, height, fill) {
-    const { state, owners, colours } = this.view;
-    const block = physicalBlock(state, entry, owners, colours);
-    const columns = Math.ceil(Math.sqrt(state.blockSize));
-    const rows = Math.ceil(state.blockSize / columns);
-    for (let offset = 0; offset < state.blockSize; offset += 1) {
-      const w = width / columns;
-      const hgt = height / rows;
-      const cx = x + (offset % columns) * w;
-      const cy = y + Math.floor(offset / columns) * hgt;
-      if (offset < block.tokens.length) {
-        g.fillStyle = fill?.[1] && offset % 2 ? fill[1] : fill && fill[0].startsWith("#") ? fill[0] : this.quiet;
-        g.fillRect(cx, cy, w - 1.5, hgt - 1.5);
-        if (w > 34) {
-          g.fillStyle = block.fills[fill?.[1] && offset % 2 ? 1 : 0]?.text ?? this.surface;
-          g.font = "10px sans-serif";
-          g.fillText(tokenText(block.tokens[offset]), cx + 3, cy + hgt / 2 + 3, w - 7);
-        }
-      } else {
-        g.strokeStyle = block.next.includes(offset) ? this.ink : this.line;
-        g.setLineDash([2, 2]);
-        g.strokeRect(cx + 0.5, cy + 0.5, w - 2.5, hgt - 2.5);
-        g.setLineDash([]);
-      }
-    }
-  }
-
-  ring(g, entry, colour, weight) {
-    const { x, y, side } = this.placeOf(blockOf(entry));
-    const grow = Math.max(2, (9 - side) / 2);
-    g.lineWidth = weight + 2;
-    g.strokeStyle = this.surface;
-    g.strokeRect(x - grow, y - grow, side + 2 * grow - 1, side + 2 * grow - 1);
-    g.lineWidth = weight;
-    g.strokeStyle = colour;
-    g.strokeRect(x - grow, y - grow, side + 2 * grow - 1, side + 2 * grow - 1);
-    g.lineWidth = 1;
-  }
-
-  paintMini(ratio) {
-    const { width, height, columns, rows } = this.size;
-    setAttr(this.mini, "hidden", this.zoom > 1 ? null : "");
-    if (this.zoom === 1) return;
-    const g = this.mini.getContext("2d");
-    g.setTransform(ratio, 0, 0, ratio, 0, 0);
-    g.clearRect(0, 0, MINI.width, MINI.height);
-    const w = MINI.width / columns;
-    const hgt = MINI.height / rows;
-    this.fills.forEach((fill, index) => {
-      g.fillStyle = fill === null ? this.line : fill[0].startsWith("#") ? fill[0] : this.quiet;
-      g.fillRect((index % columns) * w, Math.floor(index / columns) * hgt, w, hgt);
-    });
-    g.strokeStyle = this.ink;
-    g.lineWidth = 2;
-    const scale = this.size.cell * this.zoom;
-    g.strokeRect((this.origin.x / scale) * w + 1, (this.origin.y / scale) * hgt + 1, (width / scale) * w - 2, (height / scale) * hgt - 2);
+    paintPool(this);
   }
 
   describePool() {

@@ -46,6 +46,13 @@ export class Links {
     this.light();
   }
 
+  // What was searched for stays lit, whatever the pointer happens to rest on.
+  select(link) {
+    this.hovered = null;
+    this.pinned = link;
+    this.light();
+  }
+
   onOver(event) {
     if (event.target.closest("canvas")) return;
     const end = event.target.closest("[data-link]");
@@ -112,17 +119,17 @@ export class Links {
     for (const nodes of groups.values()) {
       if (!nodes.some((node) => node.tabIndex === 0)) setAttr(nodes[0], "tabindex", 0);
     }
-    this.light();
+    this.light({ repaint: false });
   }
 
-  light() {
+  light({ repaint = true } = {}) {
     const link = this.current();
     for (const node of this.root.querySelectorAll("[data-link]")) {
       setAttr(node, "data-lit", link !== null && node.dataset.link === link ? "" : null);
       if (node.localName !== "button") setAttr(node, "aria-pressed", String(node.dataset.link === this.pinned));
     }
     setAttr(this.root, "data-linking", link === null ? null : "");
-    this.repaint();
+    if (repaint) this.repaint();
     this.wire(link);
   }
 
@@ -139,7 +146,7 @@ export class Links {
       const colour = getComputedStyle(block).getPropertyValue("--fill");
       const from = block.getBoundingClientRect();
       const via = entry.getBoundingClientRect();
-      const start = point(from.right, from.top + 11);
+      const start = point(from.left + from.width / 2, from.bottom);
       const into = point(via.left - 3, via.top + via.height / 2);
       this.curve(start, into, colour, false);
       if (!target) continue;
@@ -148,10 +155,10 @@ export class Links {
     }
   }
 
+  // Below the row and up to the table entry, or down from the entry to the pool: never through a neighbour's cells.
   curve([x0, y0], [x1, y1], colour, down) {
-    const dx = Math.max(14, Math.abs(x1 - x0) * 0.4);
     const dy = Math.max(14, Math.abs(y1 - y0) * 0.5);
-    const d = down ? `M${x0} ${y0}C${x0} ${y0 + dy} ${x1} ${y1 - dy} ${x1} ${y1}` : `M${x0} ${y0}C${x0 + dx} ${y0} ${x1 - dx} ${y1} ${x1} ${y1}`;
+    const d = down ? `M${x0} ${y0}C${x0} ${y0 + dy} ${x1} ${y1 - dy} ${x1} ${y1}` : `M${x0} ${y0}C${x0} ${y0 + 22} ${x1 - 70} ${y0 + 22} ${x1} ${y1}`;
     this.wires.append(
       svg("path", { d, class: "halo" }),
       svg("path", { d, style: `stroke:${colour}` }),

@@ -14,7 +14,7 @@ export function makePanel() {
   const headline = h("span", { class: "headline" });
   const lines = h("div", { class: "verdict-lines" });
   const broken = h("ul", { class: "broken" });
-  const verdict = h("div", { class: "verdict", role: "status" }, h("p", { class: "big" }, mark, headline), lines, broken);
+  const verdict = h("div", { class: "verdict" }, h("p", { class: "big" }, mark, headline), lines, broken);
   const formula = h("div", { class: "card formula" });
   const weights = h("div", { class: "card weights" });
   const numbers = h("section", { "aria-label": "This step’s numbers" }, h("h3", {}, "This step’s numbers"), formula, weights);
@@ -60,6 +60,7 @@ function drawVerdict(ui, check, backend) {
   const empty = verdict === "ok" && check.compared === 0;
   if (ui.verdict.dataset.state !== verdict) {
     setAttr(ui.verdict, "data-state", verdict);
+    setAttr(ui.verdict, "role", verdict === "failed" ? "alert" : null);
     ui.mark.replaceChildren(...(verdict === "pending" ? [] : [icon(PATHS[verdict])]));
   }
   setAttr(ui.verdict, "data-compared", empty ? "0" : null);
@@ -87,10 +88,16 @@ function drawNumbers(ui, view) {
 
 const makeWeight = () => h("div", {}, h("span"), h("b"), h("i", { "aria-hidden": "true" }));
 
+// Weights come per logical block, or per head and logical block.
+function meanOverHeads(weights) {
+  if (!Array.isArray(weights?.[0])) return [weights, 1];
+  return [weights[0].map((_, j) => weights.reduce((sum, head) => sum + head[j], 0) / weights.length), weights.length];
+}
+
 // o = sum of w_j V_j, the weights added up block by block for the newest token of the event's sequence.
 function weightRows({ check, event, state, colours }) {
   const seq = event?.seq_id;
-  const weights = check?.weights?.[seq];
+  const [weights, heads] = meanOverHeads(check?.weights?.[seq]);
   const row = state.tables.get(seq);
   if (!weights || !row || !weights.length) return [];
   const named = weights.map((share, j) => ({
@@ -101,7 +108,7 @@ function weightRows({ check, event, state, colours }) {
   }));
   const few = named.length > 7 ? [...named.slice(0, 3), { key: "gap", text: `⋯ ${named.length - 6} more` }, ...named.slice(-3)] : named;
   const total = weights.reduce((sum, share) => sum + share, 0);
-  return [{ key: "o", text: `o(${seq}) = Σⱼ wⱼ Vⱼ` }, ...few, { key: "sum", text: `together ${total.toFixed(2)}, over all blocks` }];
+  return [{ key: "o", text: `o(${seq}) = Σⱼ wⱼ Vⱼ` }, ...few, { key: "sum", text: `together ${total.toFixed(2)}, over all blocks${heads > 1 ? `; mean of ${heads} heads` : ""}` }];
 }
 
 function drawSource(ui, view) {
@@ -123,6 +130,13 @@ function drawSource(ui, view) {
   );
   setAttr(ui.code, "aria-label", `Source of ${excerpt.name}, line ${at.line} lit`);
   setText(ui.place, `${excerpt.file}:${at.line}`);
-  const line = ui.code.children[lit];
+  ui.unsettled = true;
+}
+
+// Brings the lit line to the middle; after the whole draw, so that the page is laid out once.
+export function settlePanel(ui) {
+  if (!ui.unsettled) return;
+  ui.unsettled = false;
+  const line = ui.code.querySelector("[data-lit-line]");
   if (line) ui.code.scrollTop = line.offsetTop - ui.code.clientHeight / 2 + line.offsetHeight / 2;
 }

@@ -2,11 +2,11 @@
 import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "./dom.js";
 import { hostEntry, isHost, linkOf, nameOf } from "./replay.js";
 import { concerned, listed, physicalBlock, physicalLabel } from "./derive.js";
-import { tokenText } from "./sequences.js";
+import { tokenText } from "./text.js";
 import { BigPool } from "./bigpool.js";
 
 export const GRID_LIMIT = 64;
-const QUEUE_LIMIT = 28;
+const QUEUE_LIMIT = { grid: 40, big: 12 };
 
 export function makePools(links) {
   const part = (name, attribute) => {
@@ -52,8 +52,8 @@ function drawPool(ui, part, view, entries, { title, detail, free }) {
   setText(part.title.children[0], title);
   setText(part.title.children[1], detail);
   setText(part.queueTitle, part === ui.host ? "Host free queue" : "Free queue");
-  drawQueue(part.queue, free);
   const big = entries.length > GRID_LIMIT;
+  drawQueue(part.queue, free, big ? QUEUE_LIMIT.big : QUEUE_LIMIT.grid);
   setAttr(part.body, "data-big", big ? "" : null);
   if (big) {
     if (!part.big) {
@@ -84,6 +84,9 @@ function drawGrid(grid, entries, view) {
   });
 }
 
+// How each node looks now: most steps change a block or two, and the rest are left alone.
+const drawn = new WeakMap();
+
 function makePhysical(entry) {
   return h(
     "div",
@@ -94,6 +97,9 @@ function makePhysical(entry) {
 }
 
 function drawPhysical(node, block, state, event, role, nextOut) {
+  const looks = JSON.stringify([block.kind, block.refCount, block.seqs, block.fills, block.tokens, block.next, role, role < 0 ? "" : event.kind, nextOut, state.blockSize]);
+  if (drawn.get(node) === looks) return;
+  drawn.set(node, looks);
   setAttr(node, isHost(block.entry) ? "data-host-block" : "data-block", block.block);
   setAttr(node, "data-ref-count", block.refCount);
   setAttr(node, "data-kind", block.kind);
@@ -144,8 +150,8 @@ function drawOwners(box, block) {
   );
 }
 
-function drawQueue(queue, free) {
-  const shown = free.slice(0, QUEUE_LIMIT);
+function drawQueue(queue, free, limit) {
+  const shown = free.slice(0, limit);
   const items = [...shown, ...(free.length > shown.length ? ["more"] : []), ...(free.length ? [] : ["none"])];
   setAttr(queue, "data-length", free.length);
   syncKeyed(

@@ -3,6 +3,7 @@ import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "./dom.js
 import { blockOf, isHost, linkOf, nameOf } from "./replay.js";
 import { concernedLogical, filledIn, listed, nextSlot } from "./derive.js";
 import { drawTable, makeTable } from "./tables.js";
+import { tokenText } from "./text.js";
 
 export const MAX_ROWS = 6;
 const MAX_BLOCKS = 12;
@@ -24,11 +25,6 @@ export function makeSequences(onChoose) {
   const node = h("section", { class: "seqs-box", "aria-label": "Sequences and block tables" }, head, chooser, rows, empty);
   return { node, rows, select, note, chooser, empty };
 }
-
-export const tokenText = (token) => {
-  const text = String(token);
-  return text.trim() === "" ? text.replace(/\n/g, "⏎").replace(/[ \t]/g, "␣") || "∅" : text;
-};
 
 // With many sequences: the chosen one, and those that the last events were about.
 export function shownSequences(state, steps, step, chosen) {

@@ -4,7 +4,7 @@ import { Replay } from "./replay.js";
 import { colourBook, ownersByEntry } from "./derive.js";
 import { drawSequences, makeSequences } from "./sequences.js";
 import { drawPools, makePools } from "./pools.js";
-import { drawPanel, makePanel, verdictOf } from "./panel.js";
+import { drawPanel, makePanel, settlePanel, verdictOf } from "./panel.js";
 import { drawTimeline, makeTimeline } from "./timeline.js";
 import { drawTransport, makeTransport } from "./transport.js";
 import { Links } from "./links.js";
@@ -25,7 +25,7 @@ class Stage {
     this.pauseText = "";
     this.build();
     this.unlisten = listenToKeys(this);
-    this.observer = new ResizeObserver(() => this.onResize());
+    this.observer = new ResizeObserver(([{ contentRect }]) => this.onResize(contentRect.width));
     this.observer.observe(this.root);
   }
 
@@ -197,6 +197,7 @@ class Stage {
     setAttr(this.root, "data-steps", view.steps.length);
     setAttr(this.root, "data-verdict", verdictOf(view.check));
     setAttr(this.root, "data-step", view.step);
+    settlePanel(this.panel);
   }
 
   drawBar(view = this.view()) {
@@ -220,9 +221,9 @@ class Stage {
     setAttr(this.notice, "data-kind", event.kind);
   }
 
-  onResize() {
-    if (!this.data || this.width === this.root.clientWidth) return;
-    this.width = this.root.clientWidth;
+  onResize(width) {
+    if (!this.data || this.timeline.width === width) return;
+    this.timeline.width = width;
     this.drawBar();
     this.links.light();
   }

@@ -1,6 +1,12 @@
 // Words and colours of the page around us.
 import { h } from "./dom.js";
 
+// A token as it is written in a cell; white space gets a sign, so that it is not an empty cell.
+export const tokenText = (token) => {
+  const text = String(token);
+  return text.trim() === "" ? text.replace(/\n/g, "⏎").replace(/[ \t]/g, "␣") || "∅" : text;
+};
+
 const PARTS = /“[^”]*”|(?<=\bblocks? |\bslot |\bBlock )\d+/g;
 
 // The sentence with its block and slot numbers in bold and its tokens kept apart (they may run right to left).

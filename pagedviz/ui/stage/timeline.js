@@ -11,12 +11,12 @@ export function makeTimeline(onStep) {
     const tick = event.target.closest("[data-tick]");
     if (tick) onStep(Number(tick.dataset.tick));
   });
-  return { node, first: 1 };
+  return { node, first: 1, width: 900 };
 }
 
 // The window stays put until the current step comes near its edge, so that ticks do not slide at every step.
 function windowOf(ui, step, total) {
-  const room = Math.max(6, Math.floor(((ui.node.clientWidth || 900) + 4) / TICK_WIDTH));
+  const room = Math.max(6, Math.floor((ui.width + 4) / TICK_WIDTH));
   if (total <= room) ui.first = 1;
   else if (step < ui.first + 1 || step > ui.first + room - 3) ui.first = step - Math.floor(room / 2);
   ui.first = Math.max(1, Math.min(ui.first, total - room + 1));

@@ -1,0 +1,120 @@
+// Paints a big pool: every block as a square in its owner's colour, and, when zoomed in, its id and slots.
+import { setAttr } from "./dom.js";
+import { blockOf, linkOf, nameOf } from "./replay.js";
+import { physicalBlock } from "./derive.js";
+import { tokenText } from "./text.js";
+
+export const MINI = { width: 132, height: 56 };
+
+export function paintPool(pool) {
+  const limit = (value, most) => Math.max(0, Math.min(value, Math.max(0, most)));
+  const { width, height, columns, rows, cell } = pool.size;
+  const side = cell * pool.zoom;
+  pool.origin.x = limit(pool.origin.x, columns * side - width);
+  pool.origin.y = limit(pool.origin.y, rows * side - height);
+  const style = getComputedStyle(pool.node);
+  pool.ink = style.getPropertyValue("--ink").trim();
+  pool.line = style.getPropertyValue("--line").trim();
+  pool.quiet = style.getPropertyValue("--quiet").trim();
+  pool.surface = style.getPropertyValue("--surface").trim();
+  const ratio = window.devicePixelRatio || 1;
+  const g = pool.canvas.getContext("2d");
+  g.setTransform(ratio, 0, 0, ratio, 0, 0);
+  g.clearRect(0, 0, width, height);
+  const firstRow = Math.max(0, Math.floor(pool.origin.y / side));
+  const lastRow = Math.min(rows - 1, Math.floor((pool.origin.y + height) / side));
+  for (let row = firstRow; row <= lastRow; row += 1) {
+    for (let column = 0; column < columns; column += 1) {
+      const index = row * columns + column;
+      const x = column * side - pool.origin.x;
+      if (index >= pool.entries.length || x > width || x + side < 0) continue;
+      paintBlock(pool, g, index, x, row * side - pool.origin.y, side);
+    }
+  }
+  for (const entry of pool.about) ring(pool, g, entry, pool.ink, 2);
+  const lit = pool.links.current();
+  if (lit) for (const entry of pool.entries) if (linkOf(entry) === lit) ring(pool, g, entry, pool.ink, 3);
+  paintMini(pool, ratio);
+}
+
+function paintBlock(pool, g, index, x, y, side) {
+  const gap = side > 3 ? Math.min(3, side * 0.14) : 0;
+  const inner = side - gap;
+  const fill = pool.fills[index];
+  g.fillStyle = fill === null ? pool.line : fill[0] === "null" || fill[0] === "held" ? pool.quiet : fill[0];
+  if (side < 48) {
+    g.fillRect(x, y, inner, inner);
+    if (fill?.[1]) {
+      g.fillStyle = fill[1];
+      g.fillRect(x + inner / 2, y, inner / 2, inner);
+    }
+    return;
+  }
+  const size = Math.min(12, side / 6);
+  g.strokeStyle = pool.line;
+  g.strokeRect(x + 0.5, y + 0.5, inner, inner);
+  paintSlots(pool, g, pool.entries[index], x + 4, y + size + 8, inner - 8, inner - size - 12, fill);
+  g.fillStyle = pool.ink;
+  g.font = `600 ${size}px sans-serif`;
+  g.fillText(nameOf(pool.entries[index]), x + 4, y + size + 3);
+  const count = (pool.onHost ? pool.view.state.hostRefs : pool.view.state.refs)[index];
+  if (count > 0) g.fillText(`×${count}`, x + inner - 4 - g.measureText(`×${count}`).width, y + size + 3);
+}
+
+function paintSlots(pool, g, entry, x, y, width, height, fill) {
+  const { state, owners, colours } = pool.view;
+  const block = physicalBlock(state, entry, owners, colours);
+  const columns = Math.ceil(Math.sqrt(state.blockSize));
+  const rows = Math.ceil(state.blockSize / columns);
+  for (let offset = 0; offset < state.blockSize; offset += 1) {
+    const w = width / columns;
+    const hgt = height / rows;
+    const cx = x + (offset % columns) * w;
+    const cy = y + Math.floor(offset / columns) * hgt;
+    if (offset < block.tokens.length) {
+      g.fillStyle = fill?.[1] && offset % 2 ? fill[1] : fill && fill[0].startsWith("#") ? fill[0] : pool.quiet;
+      g.fillRect(cx, cy, w - 1.5, hgt - 1.5);
+      if (w > 34) {
+        g.fillStyle = block.fills[fill?.[1] && offset % 2 ? 1 : 0]?.text ?? pool.surface;
+        g.font = "10px sans-serif";
+        g.fillText(tokenText(block.tokens[offset]), cx + 3, cy + hgt / 2 + 3, w - 7);
+      }
+    } else {
+      g.strokeStyle = block.next.includes(offset) ? pool.ink : pool.line;
+      g.setLineDash([2, 2]);
+      g.strokeRect(cx + 0.5, cy + 0.5, w - 2.5, hgt - 2.5);
+      g.setLineDash([]);
+    }
+  }
+}
+
+function ring(pool, g, entry, colour, weight) {
+  const { x, y, side } = pool.placeOf(blockOf(entry));
+  const grow = Math.max(2, (9 - side) / 2);
+  g.lineWidth = weight + 2;
+  g.strokeStyle = pool.surface;
+  g.strokeRect(x - grow, y - grow, side + 2 * grow - 1, side + 2 * grow - 1);
+  g.lineWidth = weight;
+  g.strokeStyle = colour;
+  g.strokeRect(x - grow, y - grow, side + 2 * grow - 1, side + 2 * grow - 1);
+  g.lineWidth = 1;
+}
+
+function paintMini(pool, ratio) {
+  const { width, height, columns, rows } = pool.size;
+  setAttr(pool.mini, "hidden", pool.zoom > 1 ? null : "");
+  if (pool.zoom === 1) return;
+  const g = pool.mini.getContext("2d");
+  g.setTransform(ratio, 0, 0, ratio, 0, 0);
+  g.clearRect(0, 0, MINI.width, MINI.height);
+  const w = MINI.width / columns;
+  const hgt = MINI.height / rows;
+  pool.fills.forEach((fill, index) => {
+    g.fillStyle = fill === null ? pool.line : fill[0].startsWith("#") ? fill[0] : pool.quiet;
+    g.fillRect((index % columns) * w, Math.floor(index / columns) * hgt, w, hgt);
+  });
+  g.strokeStyle = pool.ink;
+  g.lineWidth = 2;
+  const scale = pool.size.cell * pool.zoom;
+  g.strokeRect((pool.origin.x / scale) * w + 1, (pool.origin.y / scale) * hgt + 1, (width / scale) * w - 2, (height / scale) * hgt - 2);
+}
