@@ -22,12 +22,7 @@ from pagedviz.scenario import (
     parse,
     tokens_from_text,
 )
-
-EXAMPLE = """{"pagedviz": 1, "seed": 0, "cache": {"num_blocks": 12, "block_size": 4, "host_blocks": 6, "num_layers": 2,
- "num_heads": 2, "num_kv_heads": 1, "head_dim": 8, "profile": "vllm-v0", "prefix_caching": false, "scatter": true,
- "auto_spill": false}, "ops": [{"add": "A", "text": "Four score and seven years ago our"},
- {"append": "A", "text": "fathers"}, {"fork": "A", "as": "B"}, {"append": "B", "tokens": [7, 7]},
- {"generate": "A", "tokens": 2}, {"spill": "A"}, {"reload": "A"}, {"free": "B"}]}"""
+from tests.engine_cases import EXAMPLE
 
 
 def with_cache(**settings):

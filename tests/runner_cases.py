@@ -1,0 +1,61 @@
+"""Runs small enough for the interpreter, and what is left of them."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from pagedviz.play import Happening
+from pagedviz.runtime.runner import Runner
+from pagedviz.scenario import CacheConfig, Op
+from pagedviz.trace import Check
+
+TINY = CacheConfig(num_blocks=8, block_size=2, host_blocks=4, head_dim=4, scatter=True)
+
+
+class Played:
+    """A runner and every happening that it yielded, with its check."""
+
+    def __init__(self, *ops: Op, cache: CacheConfig = TINY, seed: int = 0) -> None:
+        self.runner = Runner(cache, seed)
+        self.start = self.runner.check_start()
+        self.steps: list[tuple[Happening, Check]] = []
+        self.play(*ops)
+
+    def play(self, *ops: Op) -> "Played":
+        for op in ops:
+            self.steps += self.runner.perform(op)
+        return self
+
+    @property
+    def checks(self) -> list[Check]:
+        return [check for _, check in self.steps]
+
+    @property
+    def last(self) -> Check:
+        return self.checks[-1]
+
+    @property
+    def state(self):
+        return self.steps[-1][0].snapshot
+
+    @property
+    def first_failure(self) -> tuple[str, Check] | None:
+        """The kind of the first event whose verdict is not good, and that verdict."""
+        return next(((happening.event.kind, check) for happening, check in self.steps if not check.ok), None)
+
+    def kv(self, seq_id: str) -> tuple[Tensor, Tensor]:
+        """K and V through the table, [num_layers, seq_len, num_kv_heads, head_dim]."""
+        return self.runner.kv.read(self.state, seq_id)
+
+    def logged(self, seq_id: str) -> list[Tensor]:
+        """All that the plain log holds of a sequence."""
+        return [torch.stack(row) for row in self.runner.log.sequences[seq_id].rows()]
+
+
+def same_bits(one: Iterable[Tensor], other: Iterable[Tensor]) -> bool:
+    """Equal memory: a NaN equals itself, and 0.0 is not -0.0."""
+    return all(
+        a.shape == b.shape and torch.equal(a.contiguous().view(torch.int32), b.contiguous().view(torch.int32))
+        for a, b in zip(one, other, strict=True)
+    )

@@ -1,0 +1,306 @@
+"""The whole line on the real kernels: every state is computed, compared with dense attention, and judged."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+import kernels
+from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.toy_model import VOCABULARY
+from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Generate, Reload, Spill, parse
+from tests.engine_cases import EXAMPLE
+from tests.runner_cases import TINY, Played, same_bits
+
+ABC = ("a", "b", "c")
+
+
+def test_example_of_the_issue_is_good_at_every_step():
+    scenario = parse(EXAMPLE)
+    played = Played(*scenario.ops, cache=scenario.cache, seed=scenario.seed)
+    assert len(played.steps) == 26
+    assert played.start.ok
+    assert all(check.ok and check.max_error < 1e-5 and check.failed == () for check in played.checks)
+    assert played.state.block_tables == {"A": (1, 9, 5)}
+
+
+@pytest.mark.parametrize(
+    "cache",
+    [
+        replace(TINY, block_size=1, num_layers=1, num_heads=1, head_dim=2),
+        replace(TINY, block_size=3, num_heads=4, num_kv_heads=4),
+        replace(TINY, block_size=5, num_heads=6, num_kv_heads=2, head_dim=6, num_layers=3),
+        replace(TINY, profile="vllm-v1", fork=True),
+    ],
+    ids=["one token a block", "a KV head for each head", "odd sizes", "v1"],
+)
+def test_any_shape_is_good_at_every_step(cache):
+    ops = Add("A", ABC), Fork("A", "B"), Append("A", ("d",)), Generate("B", 2), Spill("A"), Reload("A"), Free("B")
+    played = Played(*ops, cache=cache)
+    assert [check for check in played.checks if not check.ok] == []
+    assert not any(happening.refused for happening, _ in played.steps)
+
+
+def test_every_resident_sequence_is_compared_at_every_event():
+    played = Played(Add("A", ABC), Add("B", ABC), Spill("A"), Reload("A"), Free("A"))
+    compared = [(happening.event.kind, check.compared) for happening, check in played.steps]
+    assert compared[:6] == [
+        ("SequenceAdded", 0),
+        ("BlockAllocated", 0),
+        ("BlockAllocated", 0),
+        ("TokenWritten", 1),
+        ("TokenWritten", 1),
+        ("TokenWritten", 1),
+    ]
+    assert compared[6:12] == [("SequenceAdded", 1)] + [("BlockAllocated", 1)] * 2 + [("TokenWritten", 2)] * 3
+    # A is not resident from its first spilled block to its last reloaded one.
+    assert compared[12:16] == [("BlockSpilled", 1), ("BlockSpilled", 1), ("BlockReloaded", 1), ("BlockReloaded", 2)]
+    assert compared[16:] == [("BlockFreed", 2), ("BlockFreed", 1), ("SequenceFreed", 1)]
+
+
+def test_check_says_what_computed_it():
+    check = Played(Add("A", ABC)).last
+    assert (check.backend, check.tolerance, check.num_layers) == (kernels.backend_name(), 1e-5, 2)
+    assert check.num_invariants == 10
+    assert check.milliseconds > 0
+
+
+def test_refused_operation_is_checked_and_changes_no_bit():
+    played = Played(Add("A", ABC))
+    k, v = played.runner.kv.k.clone(), played.runner.kv.v.clone()
+    played.play(Append("A", ("x",) * 40))
+    assert played.steps[-1][0].refused["error"] == "NeverFits"
+    assert played.last.ok
+    assert same_bits((k, v), (played.runner.kv.k, played.runner.kv.v))
+
+
+# --- what is in the cache ---
+
+
+def test_slots_that_nobody_owns_hold_nan_in_every_layer():
+    played = Played(Add("A", ABC), Add("B", ABC), Spill("A"), Free("B"))
+    kv = played.runner.kv
+    assert all(memory.isnan().all() for memory in (kv.k, kv.v))
+    host = played.state.host_tables["A"]
+    assert kv.host_k[:, host[0]].isfinite().all()
+    assert kv.host_k[:, host[1], 0].isfinite().all()
+    assert kv.host_k[:, host[1], 1].isnan().all()
+    assert kv.host_k.isfinite().sum() == kv.host_v.isfinite().sum() == 2 * 3 * 4  # layers * tokens * head_dim
+
+
+def test_spill_and_reload_bring_back_the_same_bits_in_other_blocks():
+    played = Played(Add("A", ABC))
+    before, row = played.kv("A"), played.state.block_tables["A"]
+    played.play(Spill("A"), Add("B", ("x",)), Reload("A"))
+    assert played.state.block_tables["A"] != row
+    assert same_bits(played.kv("A"), before)
+
+
+def test_copy_on_write_copies_the_bits_and_then_parts():
+    played = Played(Add("A", ABC), Fork("A", "B"))
+    before = played.kv("A")
+    played.play(Append("B", ("x",)))
+    assert same_bits(played.kv("A"), before)
+    assert same_bits([part[:, :3] for part in played.kv("B")], before)
+    played.play(Append("A", ("y",)))
+    assert not same_bits(played.kv("A"), played.kv("B"))
+    assert all(check.ok for check in played.checks)
+
+
+def test_v1_pads_tables_with_the_null_block_whose_slots_stay_nan(monkeypatch):
+    tables, decode = [], kernels.paged_decode
+
+    def watched(q, k_cache, v_cache, block_tables, seq_lens, **options):
+        tables.append(block_tables.tolist())
+        return decode(q, k_cache, v_cache, block_tables, seq_lens, **options)
+
+    monkeypatch.setattr(kernels, "paged_decode", watched)
+    cache = replace(TINY, profile="vllm-v1", scatter=False)
+    played = Played(Add("A", ABC), Add("B", ("x",)), cache=cache)
+    assert tables[-1] == [[1, 2], [3, 0]]
+    assert played.runner.kv.k[:, 0].isnan().all()
+    assert played.runner.kv.v[:, 0].isnan().all()
+    assert all(check.ok for check in played.checks)
+
+
+def test_v0_pads_tables_with_minus_one(monkeypatch):
+    tables, decode = [], kernels.paged_decode
+
+    def watched(q, k_cache, v_cache, block_tables, seq_lens, **options):
+        tables.append(block_tables.tolist())
+        return decode(q, k_cache, v_cache, block_tables, seq_lens, **options)
+
+    monkeypatch.setattr(kernels, "paged_decode", watched)
+    Played(Add("A", ABC), Add("B", ("x",)), cache=replace(TINY, scatter=False))
+    assert tables[-1] == [[0, 1], [2, -1]]
+
+
+# --- the model ---
+
+
+def dense(runner, tokens):
+    """The toy model again, as its docstring says, in float64: no cache, no blocks, all tokens at once.
+
+    Returns K and V [num_layers, seq_len, num_kv_heads, head_dim] and the logits of the last token.
+    """
+    cache, model = runner.cache, runner.model
+    n, group = len(tokens), cache.num_heads // cache.num_kv_heads
+
+    def norm(x):
+        return x / (x.pow(2).mean(dim=-1, keepdim=True) + 1e-6).sqrt()
+
+    def rotate(heads):
+        """Rotary positions as complex numbers: pair i of a head turns by position / 10000^(2i / head_dim)."""
+        pairs = torch.view_as_complex(heads.reshape(n, -1, cache.head_dim // 2, 2).contiguous())
+        speed = 10_000.0 ** (-2 * torch.arange(cache.head_dim // 2, dtype=torch.float64) / cache.head_dim)
+        turn = torch.polar(torch.ones(n, cache.head_dim // 2, dtype=torch.float64), torch.arange(n)[:, None] * speed)
+        return torch.view_as_real(pairs * turn[:, None]).flatten(-2)
+
+    x = torch.stack([model.embed(token).cpu().double() for token in tokens])
+    keys, values = [], []
+    for layer in model.layers:
+        w = {name: weight.cpu().double() for name, weight in layer.items()}
+        q, k, v = (
+            (norm(x) @ w[name]).view(n, heads, cache.head_dim)
+            for name, heads in (("q", cache.num_heads), ("k", cache.num_kv_heads), ("v", cache.num_kv_heads))
+        )
+        q, k = rotate(q), rotate(k)
+        keys.append(k)
+        values.append(v)
+        attention = torch.zeros(n, cache.num_heads, cache.head_dim, dtype=torch.float64)
+        for i in range(n):
+            for head in range(cache.num_heads):
+                scores = k[: i + 1, head // group] @ q[i, head] / math.sqrt(cache.head_dim)
+                attention[i, head] = scores.softmax(0) @ v[: i + 1, head // group]
+        x = x + attention.flatten(1) @ w["out"]
+        x = x + torch.nn.functional.gelu(norm(x) @ w["up"]) @ w["down"]
+    return torch.stack(keys), torch.stack(values), norm(x[-1]) @ model.head.cpu().double()
+
+
+GQA = CacheConfig(num_blocks=12, block_size=3, num_heads=4, num_kv_heads=2, head_dim=6, scatter=True)
+
+
+def test_cache_holds_the_k_and_v_of_a_model_without_a_cache():
+    tokens = ("Four", "score", "and", "seven", 7, "🙂", "שלום")
+    played = Played(Add("A", tokens), cache=GQA)
+    k, v, _ = dense(played.runner, tokens)
+    torch.testing.assert_close([x.cpu().double() for x in played.kv("A")], [k, v], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_generated_tokens_are_those_of_a_model_without_a_cache(seed):
+    played = Played(Add("A", ABC), Generate("A", 6), cache=GQA, seed=seed)
+    expected = list(ABC)
+    for _ in range(6):
+        expected.append(VOCABULARY[int(dense(played.runner, expected)[2].argmax())])
+    assert played.state.tokens["A"] == tuple(expected)
+    assert all(check.ok for check in played.checks)
+
+
+def test_neither_copies_nor_journeys_change_what_is_generated():
+    plain = Played(Add("A", ABC), Generate("A", 4))
+    moved = Played(Add("Z", ("z",)), Add("A", ABC), Fork("A", "B"), Append("B", ("x",)), Spill("A"), Free("Z"))
+    moved.play(Reload("A"), Generate("A", 2), Spill("A"), Reload("A"), Generate("A", 2))
+    assert moved.state.tokens["A"] == plain.state.tokens["A"]
+    assert same_bits(moved.kv("A"), plain.kv("A"))
+
+
+def test_company_in_the_batch_changes_no_bit():
+    alone = Played(Add("A", ABC), Append("A", ("d", "e")))
+    company = Played(Add("B", ("x",) * 5), Add("A", ABC), Add("C", ("y",)), Append("A", ("d", "e")))
+    assert same_bits(alone.logged("A"), company.logged("A"))
+    assert same_bits(alone.kv("A"), company.kv("A"))
+
+
+def test_runs_with_the_same_names_do_not_leak_into_each_other():
+    ops = (Add("A", ABC), Generate("A", 2), Fork("A", "B"), Append("B", ("x",)))
+    alone = [Played(*ops, seed=seed) for seed in (1, 2)]
+    both = [Played(seed=seed) for seed in (1, 2)]
+    for op in ops:
+        for played in both:
+            played.play(op)
+    for one, other in zip(alone, both, strict=True):
+        assert one.state == other.state
+        for seq_id in ("A", "B"):
+            assert same_bits(one.kv(seq_id), other.kv(seq_id))
+            assert same_bits(one.logged(seq_id), other.logged(seq_id))
+    assert both[0].state.tokens != both[1].state.tokens
+    assert not same_bits(both[0].kv("B"), both[1].kv("B"))
+
+
+def test_integer_7_and_string_7_are_two_tokens():
+    played = Played(Add("A", (7,)), Add("B", ("7",)), Add("C", (7,)))
+    assert same_bits(played.kv("A"), played.kv("C"))
+    assert not same_bits(played.kv("A"), played.kv("B"))
+
+
+def test_deeper_k_and_v_depend_on_the_tokens_before():
+    played = Played(Add("A", ("a", "x")), Add("B", ("b", "x")))
+    (k_of_a, v_of_a), (k_of_b, v_of_b) = played.kv("A"), played.kv("B")
+    assert same_bits((k_of_a[0, 1], v_of_a[0, 1]), (k_of_b[0, 1], v_of_b[0, 1]))
+    assert not same_bits((k_of_a[1, 1],), (k_of_b[1, 1],))
+    assert not same_bits((v_of_a[1, 1],), (v_of_b[1, 1],))
+
+
+# --- what the check sees ---
+
+
+def test_nan_that_reaches_the_output_is_a_failed_check_without_a_number():
+    played = Played(Add("A", ABC), Add("B", ("x",)))
+    played.runner.kv.v[0, played.state.block_tables["A"][0], 0] = math.nan
+    played.play(Append("B", ("y",)))
+    assert played.last.max_error is None
+    assert played.last.failed == ("A",)
+    assert not played.last.ok
+    assert "bytes: K or V of A through its table differs from its log" in played.last.broken
+
+
+def test_number_bent_in_the_cache_fails_the_sequence_that_owns_it():
+    played = Played(Add("A", ABC), Add("B", ("x",)))
+    played.runner.kv.k[1, played.state.block_tables["B"][0], 0] += 0.5
+    played.play(Append("A", ("y",)))
+    assert played.last.broken == ("bytes: K or V of B through its table differs from its log",)
+    assert played.last.failed == ("B",)
+
+
+def test_last_bit_of_a_spilled_sequence_is_watched():
+    played = Played(Add("A", ABC), Spill("A"))
+    value = played.runner.kv.host_k[1, played.state.host_tables["A"][0], 0, 0]
+    value[0] = torch.nextafter(value[0], torch.tensor(math.inf))
+    played.play(Add("B", ("x",)))
+    assert played.last.broken == ("bytes: K or V of A through its table differs from its log",)
+    assert not played.last.ok
+
+
+def test_number_in_a_slot_that_nobody_owns_is_named():
+    played = Played(Add("A", ABC))
+    free, tail = played.state.free_blocks[-1], played.state.block_tables["A"][1]
+    played.runner.kv.v[0, free, 1, 0, 2] = 0.0
+    played.runner.kv.k[1, tail, 1] = 1.0
+    played.runner.kv.host_k[0, 3, 0] = 1.0
+    check = played.play(Fork("A", "B")).last
+    assert set(check.broken) == {
+        f"poison: device block {free} holds a number in a slot that nobody owns",
+        f"poison: device block {tail} holds a number in a slot that nobody owns",
+        "poison: host block 3 holds a number in a slot that nobody owns",
+    }
+
+
+def test_weights_of_the_newest_token_are_those_of_dense_attention_by_block():
+    played = Played(Add("A", ABC))
+    logged = played.runner.log.sequences["A"]
+    q, k = logged.q[-1][-1].double(), torch.stack(logged.k[-1]).double()[:, 0]
+    softmax = (q @ k.T / 2).softmax(-1)  # sqrt(head_dim) = 2
+    expected = [[float(row[:2].sum()), float(row[2])] for row in softmax]
+    assert played.last.weights["A"] == [pytest.approx(row, abs=1e-4) for row in expected]
+    assert Played(Free("X")).last.weights == {}
+
+
+def test_seed_decides_everything():
+    assert same_bits(Played(Add("A", ABC), seed=5).kv("A"), Played(Add("A", ABC), seed=5).kv("A"))
+    assert not same_bits(Played(Add("A", ABC), seed=5).kv("A"), Played(Add("A", ABC), seed=6).kv("A"))
+
+
+def test_largest_seed_is_taken():
+    assert Runner(TINY, 2**63 - 1).check_start().ok
