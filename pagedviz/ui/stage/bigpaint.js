@@ -1,6 +1,6 @@
 // Paints a big pool: every block as a square in its owner's colour, and, when zoomed in, its id and slots.
 import { setAttr } from "./dom.js";
-import { blockOf, linkOf, nameOf } from "./replay.js";
+import { blockOf, nameOf } from "./replay.js";
 import { physicalBlock } from "./derive.js";
 import { tokenText } from "./text.js";
 
@@ -12,15 +12,16 @@ export function paintPool(pool) {
   const side = cell * pool.zoom;
   pool.origin.x = limit(pool.origin.x, columns * side - width);
   pool.origin.y = limit(pool.origin.y, rows * side - height);
-  const style = getComputedStyle(pool.node);
-  pool.ink = style.getPropertyValue("--ink").trim();
-  pool.line = style.getPropertyValue("--line").trim();
-  pool.quiet = style.getPropertyValue("--quiet").trim();
-  pool.surface = style.getPropertyValue("--surface").trim();
   const ratio = window.devicePixelRatio || 1;
   const g = pool.canvas.getContext("2d");
+  const style = getComputedStyle(pool.node);
+  for (const name of ["ink", "line", "quiet", "surface"]) {
+    g.fillStyle = style.getPropertyValue(`--${name}`).trim();
+    pool[name] = g.fillStyle; // as rgb: parsed once here, not once a block
+  }
   g.setTransform(ratio, 0, 0, ratio, 0, 0);
   g.clearRect(0, 0, width, height);
+  pool.brush = null;
   const firstRow = Math.max(0, Math.floor(pool.origin.y / side));
   const lastRow = Math.min(rows - 1, Math.floor((pool.origin.y + height) / side));
   for (let row = firstRow; row <= lastRow; row += 1) {
@@ -33,7 +34,7 @@ export function paintPool(pool) {
   }
   for (const entry of pool.about) ring(pool, g, entry, pool.ink, 2);
   const lit = pool.links.current();
-  if (lit) for (const entry of pool.entries) if (linkOf(entry) === lit) ring(pool, g, entry, pool.ink, 3);
+  if (lit?.startsWith("h") === pool.onHost) ring(pool, g, pool.entries[Number(lit.slice(1))], pool.ink, 3);
   paintMini(pool, ratio);
 }
 
@@ -41,15 +42,17 @@ function paintBlock(pool, g, index, x, y, side) {
   const gap = side > 3 ? Math.min(3, side * 0.14) : 0;
   const inner = side - gap;
   const fill = pool.fills[index];
-  g.fillStyle = fill === null ? pool.line : fill[0] === "null" || fill[0] === "held" ? pool.quiet : fill[0];
+  const colour = fill === null ? pool.line : fill[0].startsWith("#") ? fill[0] : pool.quiet;
+  if (colour !== pool.brush) g.fillStyle = pool.brush = colour;
   if (side < 48) {
     g.fillRect(x, y, inner, inner);
     if (fill?.[1]) {
-      g.fillStyle = fill[1];
+      g.fillStyle = pool.brush = fill[1];
       g.fillRect(x + inner / 2, y, inner / 2, inner);
     }
     return;
   }
+  pool.brush = null;
   const size = Math.min(12, side / 6);
   g.strokeStyle = pool.line;
   g.strokeRect(x + 0.5, y + 0.5, inner, inner);

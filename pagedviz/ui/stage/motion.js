@@ -46,7 +46,11 @@ export class Motion {
     const cells = leaving === undefined ? null : this.strip(leaving);
     const taken = { BlockAllocated: event.block, BlockCopied: event.target }[event.kind];
     const chip = taken === undefined ? null : this.chip(taken);
-    return { chips, cells, chip: chip && { ghost: chip.cloneNode(true), rect: chip.getBoundingClientRect() } };
+    return { chips, cells, leaving, top: this.poolsTop(), chip: chip && { ghost: chip.cloneNode(true), rect: chip.getBoundingClientRect() } };
+  }
+
+  poolsTop() {
+    return this.root.querySelector(".pools").getBoundingClientRect().top;
   }
 
   // The cells of a block as a ghost, with its place.
@@ -68,6 +72,12 @@ export class Motion {
   after(event, before, speed) {
     if (!before) return;
     this.ms = Math.round(LONGEST / Math.max(1, speed));
+    // a row more or less above them moves the pools as a whole: flights start from where things are now
+    const shift = this.poolsTop() - before.top;
+    const moved = (rect) => new DOMRect(rect.left, rect.top + shift, rect.width, rect.height);
+    for (const [link, rect] of before.chips) before.chips.set(link, moved(rect));
+    if (before.chip) before.chip.rect = moved(before.chip.rect);
+    if (before.cells) before.cells.rect = this.physical(before.leaving)?.querySelector(".cells").getBoundingClientRect() ?? moved(before.cells.rect);
     MOVES[event.kind]?.(this, event, before);
     this.slideQueue(before.chips);
   }

@@ -131,14 +131,16 @@ class Stage {
     this.drawBar();
   }
 
+  // Plays to the end, or up to a step; while it plays, a new target only changes where it stops.
   play(until = Infinity) {
     if (until === Infinity && this.step >= this.data.steps.length) this.goTo(0);
-    this.stop();
+    this.until = until;
+    if (this.playing) return;
     const tick = () => {
       this.goTo(this.step + 1, { animate: true, playing: true });
       const pause = this.data.pauses?.find(({ step }) => step === this.step);
       if (pause) this.pauseText = pause.text;
-      if (pause || this.step >= Math.min(until, this.data.steps.length)) this.stop();
+      if (pause || this.step >= Math.min(this.until, this.data.steps.length)) this.stop();
       else this.playing = setTimeout(tick, STEP_MS / this.speed);
       this.drawBar();
     };
