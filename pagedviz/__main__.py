@@ -7,6 +7,7 @@ Exit status: 0 all verdicts are good, 1 a check or an invariant failed, 2 the in
 """
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -25,6 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     lessons = commands.add_parser("lessons", help="play lessons, one a line")
     lessons.add_argument("names", nargs="*", metavar="NAME", help="all when left out")
     chosen = parser.parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # tokens may be in any script, and the terminal in an old encoding
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return _run(chosen.file, chosen.json) if chosen.command == "run" else _lessons(chosen.names)
     except scenario.ScenarioError as error:
@@ -69,12 +72,14 @@ def _run(file: str, as_json: bool) -> int:
 
 def _lessons(names: list[str]) -> int:
     from pagedviz import lesson
-    from pagedviz.runtime.runner import Runner
 
     found = lesson.names()
     for name in names:
         if name not in found:
             raise scenario.ScenarioError(f"there is no lesson {name}; there is: {', '.join(found)}")
+
+    from pagedviz.runtime.runner import Runner
+
     all_ok = True
     for name in names or found:
         taught = lesson.load(name)
