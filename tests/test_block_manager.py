@@ -576,6 +576,38 @@ def test_automatic_spill_leaves_a_block_that_the_served_sequence_shares():
     assert (cache.table["A"], cache.table["B"]) == ([0, None], [0, 1, 2])
 
 
+def test_automatic_spill_leaves_a_block_that_a_reloaded_sequence_still_has():
+    cache = Watched(3, auto_spill=True)
+    cache.add("A", words(5))
+    cache.fork("A", "B")
+    cache.append("B", ["x"])
+    cache.spill("A")
+    cache.add("C", words(1))
+    assert cache.table == {"A": [0, None], "B": [0, 2], "C": [1]}
+    reported = len(cache.events)
+    cache.reload("A")
+    assert cache.kinds_since(reported) == ["BlockSpilled", "BlockReloaded"]
+    assert cache.table == {"A": [0, 2], "B": [0, None], "C": [1]}
+
+
+def test_automatic_spill_moves_a_block_once_that_two_spilled_sequences_share():
+    """Block 0 stayed for R alone, which is gone: A and B, both away, still name it."""
+    cache = Watched(4, auto_spill=True, host_blocks=4)
+    cache.add("A", words(4))
+    cache.fork("A", "B")
+    cache.fork("A", "R")
+    cache.append("B", ["x"])
+    cache.append("A", ["y"])
+    cache.add("E", words(1))
+    cache.spill("A")
+    cache.spill("B")
+    cache.free("R")
+    assert cache.table == {"A": [0, None], "B": [0, None], "E": [3]}
+    cache.add("D", words(16))
+    assert cache.table == {"A": [None, None], "B": [None, None], "E": [None], "D": [3, 0, 1, 2]}
+    assert cache.snapshot().host_ref_counts == {0: 1, 1: 1, 2: 2, 3: 1}
+
+
 def test_automatic_spill_moves_sequences_that_share_all_of_their_blocks():
     cache = Watched(2, auto_spill=True)
     cache.add("A", words(6))

@@ -18,8 +18,10 @@ from pagedviz.engine.events import Event
 from pagedviz.engine.snapshot import Snapshot
 from tests.engine_cases import Watched
 
-NAMES = st.sampled_from(["A", "B", "C", "D"])
-TOKENS = st.lists(st.integers(0, 9) | st.sampled_from(["w", "7", "🙂"]), max_size=9)
+WHO = st.integers(0, 11)  # which of the sequences there are
+NEW = st.sampled_from(["new", "new", "new", "taken"])  # what a sequence is to be called
+TOKEN = st.integers(0, 9) | st.sampled_from(["w", "7", "🙂"])
+PROMPT, SUFFIX = st.lists(TOKEN, max_size=7), st.lists(TOKEN, min_size=1, max_size=3)
 
 
 class Memory:
@@ -76,10 +78,10 @@ def sharing(state: Snapshot) -> set[frozenset[tuple[str, int]]]:
 
 class CacheMachine(RuleBasedStateMachine):
     @initialize(
-        num_blocks=st.integers(3, 12),
-        block_size=st.integers(1, 4),
+        num_blocks=st.sampled_from([5, 4, 3, 6, 8, 12]),
+        block_size=st.sampled_from([2, 3, 4, 1]),
         host_blocks=st.integers(0, 6),
-        profile=st.sampled_from(["vllm-v0", "vllm-v1"]),
+        profile=st.sampled_from(["vllm-v0", "vllm-v0", "vllm-v1"]),
         fork=st.booleans(),
         auto_spill=st.booleans(),
         random=st.randoms(use_true_random=False),
@@ -89,9 +91,19 @@ class CacheMachine(RuleBasedStateMachine):
         random.shuffle(self.cache.pool.free_blocks)
         self.cache._before = self.cache.snapshot()
         self.tokens = {}
+        self.num_made = 0
         self.memory = Memory()
         self.replayed = self.cache.snapshot()
         self.num_replayed = 0
+        for operation in ("free", "spill", "reload"):
+            assert not self.perform(lambda operation=operation: getattr(self.cache, operation)("nobody"))
+
+    def one_of(self, who: int) -> str:
+        return list(self.tokens)[who % len(self.tokens)]
+
+    def name(self, new: str, who: int) -> str:
+        self.num_made += 1
+        return self.one_of(who) if new == "taken" and self.tokens else f"S{self.num_made}"
 
     def perform(self, operation: Callable[[], None]) -> bool:
         """Do it, or see that a refusal has left everything as it was."""
@@ -105,9 +117,10 @@ class CacheMachine(RuleBasedStateMachine):
             assert len(self.cache.events) == reported
             return False
 
-    @rule(seq_id=NAMES, tokens=TOKENS)
-    def add(self, seq_id, tokens):
-        state = self.cache.snapshot()
+    @precondition(lambda self: len(self.tokens) < 4 and (self.cache.free_blocks or self.cache.auto_spill))
+    @rule(new=NEW, who=WHO, tokens=PROMPT)
+    def add(self, new, who, tokens):
+        seq_id, state = self.name(new, who), self.cache.snapshot()
         needed = -(-len(tokens) // state.block_size)
         done = self.perform(lambda: self.cache.add(seq_id, tokens))
         if not self.cache.auto_spill:
@@ -115,52 +128,74 @@ class CacheMachine(RuleBasedStateMachine):
         if done:
             self.tokens[seq_id] = list(tokens)
 
-    @rule(seq_id=NAMES, tokens=TOKENS)
-    def append(self, seq_id, tokens):
+    @precondition(lambda self: self.tokens)
+    @rule(who=WHO, tokens=SUFFIX)
+    def append(self, who, tokens):
+        self.append_to(self.one_of(who), tokens)
+
+    @precondition(lambda self: self.shared_tails())
+    @rule(who=WHO, tokens=SUFFIX)
+    def append_to_a_shared_tail(self, who, tokens):
+        shared = self.shared_tails()
+        self.append_to(shared[who % len(shared)], tokens)
+
+    def append_to(self, seq_id: str, tokens: list[object]) -> None:
         state = self.cache.snapshot()
+        copies = seq_id in self.shared_tails()
         done = self.perform(lambda: self.cache.append(seq_id, tokens))
         if not self.cache.auto_spill:
-            resident = seq_id in self.tokens and state.is_resident(seq_id)
-            assert done == (bool(tokens) and resident and self.needed(state, seq_id, tokens) <= len(state.free_blocks))
+            needed = -(-(state.seq_len(seq_id) + len(tokens)) // state.block_size)
+            needed += copies - len(state.block_tables[seq_id])
+            assert done == (state.is_resident(seq_id) and needed <= len(state.free_blocks))
         if done:
             self.tokens[seq_id] += tokens
 
-    @staticmethod
-    def needed(state: Snapshot, seq_id: str, tokens: list[object]) -> int:
-        """Blocks that an append takes: the new ones, and one if the tail is shared and not full."""
-        row, seq_len = state.block_tables[seq_id], state.seq_len(seq_id)
-        copies = seq_len % state.block_size != 0 and state.ref_counts[row[-1]] > 1
-        return -(-(seq_len + len(tokens)) // state.block_size) - len(row) + copies
+    def shared_tails(self) -> list[str]:
+        """Resident sequences whose last block is neither full nor theirs alone."""
+        state = self.cache.snapshot()
+        tails = {seq_id: row[-1] for seq_id, row in state.block_tables.items() if state.is_resident(seq_id)}
+        return [s for s, tail in tails.items() if state.ref_counts[tail] > 1 and state.seq_len(s) % state.block_size]
 
-    @rule(parent=NAMES, seq_id=NAMES)
-    def fork(self, parent, seq_id):
-        free = self.cache.free_blocks
+    @precondition(lambda self: 0 < len(self.tokens) < 6)
+    @rule(who=WHO, new=NEW)
+    def fork(self, who, new):
+        parent, seq_id, free = self.one_of(who), self.name(new, who + 1), self.cache.free_blocks
         done = self.perform(lambda: self.cache.fork(parent, seq_id))
-        assert done == (parent in self.tokens and seq_id not in self.tokens and self.cache.profile.fork)
+        assert done == (seq_id not in self.tokens and self.cache.profile.fork)
         assert self.cache.free_blocks == free
         if done:
             self.tokens[seq_id] = list(self.tokens[parent])
 
-    @rule(seq_id=NAMES)
-    def free(self, seq_id):
-        if self.perform(lambda: self.cache.free(seq_id)):
-            del self.tokens[seq_id]
+    @precondition(lambda self: len(self.tokens) > 1)
+    @rule(who=WHO)
+    def free(self, who):
+        seq_id = self.one_of(who)
+        assert self.perform(lambda: self.cache.free(seq_id))
+        del self.tokens[seq_id]
 
-    @precondition(lambda self: self.cache.host_pool.num_blocks)
-    @rule(seq_id=NAMES)
-    def spill(self, seq_id):
-        before = sharing(self.cache.snapshot())
-        if self.perform(lambda: self.cache.spill(seq_id)):
-            assert not self.cache.snapshot().is_resident(seq_id)
-        assert sharing(self.cache.snapshot()) == before
+    @precondition(lambda self: self.tokens)
+    @rule(who=WHO)
+    def spill(self, who):
+        seq_id, before = self.one_of(who), self.cache.snapshot()
+        done = self.perform(lambda: self.cache.spill(seq_id))
+        stay = {s for s in self.tokens if s != seq_id and before.is_resident(s)}
+        kept = {block for s in stay for block in before.block_tables[s]}
+        moving = set(before.block_tables[seq_id]) - kept - {None}
+        assert done == (0 < len(moving) <= len(before.host_free_blocks))
+        assert set(before.ref_counts) - set(self.cache.snapshot().ref_counts) == (moving if done else set())
+        assert sharing(self.cache.snapshot()) == sharing(before)
 
-    @precondition(lambda self: len(self.cache.host_pool.free_blocks) < self.cache.host_pool.num_blocks)
-    @rule(seq_id=NAMES)
-    def reload(self, seq_id):
-        before = sharing(self.cache.snapshot())
-        if self.perform(lambda: self.cache.reload(seq_id)):
+    @precondition(lambda self: self.cache.snapshot().host_ref_counts)
+    @rule(who=WHO)
+    def reload(self, who):
+        spilled = [s for s in self.tokens if not self.cache.snapshot().is_resident(s)]
+        seq_id, before = spilled[who % len(spilled)], self.cache.snapshot()
+        done = self.perform(lambda: self.cache.reload(seq_id))
+        if not self.cache.auto_spill:
+            assert done == (before.block_tables[seq_id].count(None) <= len(before.free_blocks))
+        if done:
             assert self.cache.snapshot().is_resident(seq_id)
-        assert sharing(self.cache.snapshot()) == before
+        assert sharing(self.cache.snapshot()) == sharing(before)
 
     @invariant()
     def tokens_are_those_of_the_dictionary(self):
@@ -191,5 +226,5 @@ class CacheMachine(RuleBasedStateMachine):
         assert sorted(state.host_free_blocks) == list(range(state.host_blocks))
 
 
-CacheMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+CacheMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
 TestCacheMachine = CacheMachine.TestCase
