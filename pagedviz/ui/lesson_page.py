@@ -39,7 +39,7 @@ def _body(lesson: Lesson, key: str, start: int) -> ComputedRun:
     with said:
         _say(lesson, key, step)
     with shown:
-        run_panel.show_stage(key, key, view, run, start, _questions_ahead(lesson, key, step))
+        run_panel.show_stage(key, view, run, start, **_questions_ahead(lesson, key, step))
         _below(lesson, key, view, run, step)
     return run
 
@@ -96,8 +96,9 @@ def _ask(question: Question, placed: PlacedPage, key: str) -> None:
             given = st.number_input(
                 f"Your prediction ({question.unit})", 0, 100_000, None, step=1, key=f"{key}-number-{placed.step}"
             )
-        checked = st.form_submit_button("Check", type="primary")
-        skipped = st.form_submit_button("Skip")
+        check, skip = st.columns(2)
+        checked = check.form_submit_button("Check", type="primary", width="stretch")
+        skipped = skip.form_submit_button("Skip", width="stretch")
     if checked and given is None:
         st.caption("Enter a prediction first, or skip.")
     elif checked or skipped:

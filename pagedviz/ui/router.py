@@ -8,14 +8,21 @@ from pagedviz import lesson as lessons
 from pagedviz.ui import compute, glossary_page, home_page, lesson_page, sequences_page
 from pagedviz.ui.links import Link, links
 
-# Streamlit leaves six rem above the first element and none of its settings takes them away.
-TIGHT = "<style>.stMainBlockContainer { padding: 1.2rem 1.6rem 3rem; } .stAppHeader { display: none; }</style>"
+# What no setting of Streamlit's does: less room above the first element, and, in both themes, words that stand out by
+# 4.5 to 1 in captions and on the button that matters.
+STYLE = """<style>
+.stMainBlockContainer { padding: 1.2rem 1.6rem 3rem; }
+.stAppHeader { display: none; }
+[data-testid="stCaptionContainer"] { color: inherit; opacity: 0.82; }
+[data-testid^="stBaseButton-primary"] { background: none; color: inherit; border: 2px solid currentColor; }
+[data-testid^="stBaseButton-primary"] p { font-weight: 600; }
+</style>"""
 
 PAGES: dict[str, Callable[[], None]] = {"sequences": sequences_page.show, "glossary": glossary_page.show}
 
 
 def show() -> None:
-    st.html(TIGHT)
+    st.html(STYLE)
     name, page = st.query_params.get("lesson"), st.query_params.get("page")
     links(_bar(name, page), key="bar", end=compute.backend())
     if name is not None and name in lessons.names():

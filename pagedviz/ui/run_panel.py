@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
@@ -19,32 +18,24 @@ from pagedviz.ui.stage import stage
 POLL_SECONDS = 0.6  # how often verdicts that arrive later are fetched
 
 
-@dataclass(frozen=True)
-class Where:
-    """Where the stage should go next: `nonce` is new for each wish."""
-
-    nonce: int
-    step: int
-    play: bool
+STAGE = "stage"  # every page shows the one stage, so that it is never there twice while pages change
 
 
-def step_of(key: str, start: int) -> int:
-    """The step that the stage with this key shows."""
-    value = st.session_state.get(key)
-    step = None if value is None else value.get("step")
-    return start if step is None else int(step)
+def step_of(name: str, start: int) -> int:
+    """The step that the stage shows of a run; `start` while it has not said."""
+    at = (st.session_state.get(STAGE) or {}).get("at")
+    return int(at["step"]) if at and at["run"] == name else start
 
 
-def go(key: str, step: int, play: bool = True) -> None:
-    """Ask the stage with this key to go to a step."""
-    wishes = st.session_state.setdefault("wishes", {})
-    last = wishes.get(key)
-    wishes[key] = Where(last.nonce + 1 if last else 1, step, play)
+def go(name: str, step: int) -> None:
+    """Ask the stage to play to a step of a run."""
+    nonce = st.session_state["nonce"] = st.session_state.get("nonce", 0) + 1
+    st.session_state.setdefault("wishes", {})[name] = {"nonce": nonce, "step": step, "play": True}
 
 
-def go_to_end(key: str) -> None:
-    """Ask the stage with this key to play what comes, to the end, as it becomes known."""
-    st.session_state.setdefault("to-the-end", set()).add(key)
+def go_to_end(name: str) -> None:
+    """Ask the stage to play what comes, to the end, as it becomes known."""
+    st.session_state.setdefault("to-the-end", set()).add(name)
 
 
 def live(key: str, body: Callable[[], ComputedRun]) -> None:
@@ -60,20 +51,18 @@ def live(key: str, body: Callable[[], ComputedRun]) -> None:
     st.fragment(fragment, run_every=POLL_SECONDS if waiting else None)()
 
 
-def show_stage(
-    key: str, name: str, view: RunView, run: ComputedRun, start: int, extra: dict[str, Any] | None = None
-) -> None:
+def show_stage(name: str, view: RunView, run: ComputedRun, start: int, **more: Any) -> None:
     """The stage itself. `name` identifies the run: while it stays, the learner's step stays."""
     to_the_end = st.session_state.get("to-the-end", set())
-    wish: Where | None = st.session_state.get("wishes", {}).get(key)
-    if key in to_the_end and (wish is None or wish.step != len(view.steps) or step_of(key, start) > len(view.steps)):
-        go(key, len(view.steps))
-        wish = st.session_state["wishes"][key]
+    wishes = st.session_state.get("wishes", {})
+    if name in to_the_end and wishes.get(name, {}).get("step") != len(view.steps):
+        go(name, len(view.steps))
+        wishes = st.session_state["wishes"]
     if run.done:
-        to_the_end.discard(key)
+        to_the_end.discard(name)
     data = view.stage_data(name, run, compute.backend())
-    data |= {"step": start, "goto": wish and vars(wish), "pauses": [], "veil": None, **(extra or {})}
-    stage(data, key=key)
+    data |= {"step": start, "goto": wishes.get(name), "pauses": [], "veil": None, "in_address": True}
+    stage(data | more, key=STAGE)
 
 
 def show_charts(key: str, view: RunView, run: ComputedRun, step: int) -> None:

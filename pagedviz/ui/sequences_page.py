@@ -28,12 +28,12 @@ def _body() -> ComputedRun:
     own = own_run()
     view, run = compute.follow(KEY, own.scenario)
     start = address.start_step(own.name, len(view.steps), len(view.steps))
-    step = min(run_panel.step_of(KEY, start), len(view.steps))
+    step = min(run_panel.step_of(own.name, start), len(view.steps))
     controls, shown = st.columns([1, 3.6], gap="medium")
     with controls:
         _controls(own, view, run)
     with shown:
-        run_panel.show_stage(KEY, own.name, view, run, start)
+        run_panel.show_stage(own.name, view, run, start)
         _progress(own, view, run)
         run_panel.show_charts(KEY, view, run, step)
     return run
@@ -94,7 +94,7 @@ def _do(own: OwnRun, make: Any) -> None:
     before = len(own.scenario.ops)
     own.do(make)
     if len(own.scenario.ops) > before:
-        run_panel.go_to_end(KEY)
+        run_panel.go_to_end(own.name)
     st.rerun(scope="fragment")
 
 
@@ -107,7 +107,7 @@ def _free_name(own: OwnRun) -> str:
 
 def _cache(own: OwnRun) -> None:
     cache = own.scenario.cache
-    with st.expander("Cache and model"), st.form("own-cache"):
+    with st.expander("Cache and model", key="own-cache-open"), st.form("own-cache"):
         profile = st.selectbox("Profile", list(PROFILES), list(PROFILES).index(cache.profile), help="Whose rules hold.")
         numbers = {
             "block_size": st.number_input("block_size, tokens", 1, 256, cache.block_size),
@@ -130,7 +130,7 @@ def _cache(own: OwnRun) -> None:
 
 
 def _as_text(own: OwnRun) -> None:
-    with st.expander("Scenario as text"), st.form("own-text"):
+    with st.expander("Scenario as text", key="own-text-open"), st.form("own-text"):
         text = st.text_area(
             "Scenario",
             own.scenario.to_text(),
@@ -149,7 +149,7 @@ def _version(own: OwnRun) -> int:
 
 
 def _upload(own: OwnRun) -> None:
-    with st.expander("Open a file"):
+    with st.expander("Open a file", key="own-file-open"):
         given = st.file_uploader("A scenario or a trace, JSON", key="own-upload")
         if given is not None and st.session_state.get("own-opened") != given.file_id:
             st.session_state["own-opened"] = given.file_id

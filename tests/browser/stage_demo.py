@@ -237,7 +237,7 @@ def page() -> None:
         shown = {} if hidden else stage(data, key="stage")
         if name == "two":
             stage(lesson(run="second"), key="second")
-    left.write(f"Python heard: {shown.get('step')}")
+    left.write(f"Python heard: {(shown.get('at') or {}).get('step')}")
 
 
 if __name__ == "__main__":

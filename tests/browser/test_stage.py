@@ -1,26 +1,19 @@
 """The stage in a real Chromium: what is drawn is what the engine's block manager holds, at every step."""
 
-import os
 import re
-import shutil
-import socket
 import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
-import stage_demo  # noqa: E402
+from tests.browser import stage_demo  # noqa: E402
+from tests.browser.conftest import serve  # noqa: E402
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 STAGE = "[data-testid=stage]"
 Open = Callable[..., Any]
 
@@ -46,37 +39,8 @@ READ = """root => {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine (set CHROMIUM or install chromium)")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    flags = ["--server.headless=true", "--server.fileWatcherType=none", "--browser.gatherUsageStats=false"]
-    demo = Path(__file__).with_name("stage_demo.py")
-    command = [sys.executable, "-m", "streamlit", "run", str(demo), f"--server.port={port}", *flags]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(120):
-            try:
-                urlopen(f"{url}/_stcore/health", timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.25)
+    with serve(Path(__file__).with_name("stage_demo.py")) as url:
         yield url
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine (set CHROMIUM or install chromium)")
-    with playwright.sync_playwright() as p:
-        chromium = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

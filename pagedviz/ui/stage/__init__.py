@@ -33,12 +33,12 @@ _component = st.components.v2.component(
 )
 
 
-def stage(data: dict[str, Any], key: str, on_step: Callable[[], None] | None = None) -> Any:
+def stage(data: dict[str, Any], key: str, on_at: Callable[[], None] | None = None) -> Any:
     """Show a run and let the learner step through it.
 
     `data` is the run as plain JSON: base snapshot, steps (event, sentence, source line), checks so far. Sending it
     again with the same `run` keeps the learner's step, whatever else has changed; another `run` starts at
-    `data["step"]`. The step at which the learner rests comes back a moment later as `stage(...).step`, None until
-    then; `on_step` is called when it changes.
+    `data["step"]`. Where the learner rests comes back a moment later as `stage(...).at`, {"run": ..., "step": ...},
+    None until then; `on_at` is called when it changes.
     """
-    return _component(data=data, key=key, on_step_change=on_step or (lambda: None))
+    return _component(data=data, key=key, on_at_change=on_at or (lambda: None))

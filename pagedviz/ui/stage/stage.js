@@ -88,13 +88,13 @@ class Stage {
     if (known && length !== total && before !== this.step) this.motion.finish();
     this.draw();
     if (!first && this.step !== before) this.tellSoon();
-    this.follow(data.goto, first);
+    this.follow(data.goto, known);
   }
 
-  follow(goto, first) {
+  follow(goto, known) {
     if (!goto || goto.nonce === this.nonce) return;
     this.nonce = goto.nonce;
-    if (first) return;
+    if (!known) return;
     if (goto.play && goto.step > this.step) this.play(goto.step);
     else {
       this.stop();
@@ -163,7 +163,15 @@ class Stage {
     if (!this.telling) return;
     clearTimeout(this.telling);
     this.telling = null;
-    this.tell("step", this.step);
+    if (this.data.in_address) this.writeAddress();
+    this.tell("at", { run: this.data.run, step: this.step });
+  }
+
+  // The address holds the step, so that a copied link opens there. No history entry: Back leaves the page.
+  writeAddress() {
+    const address = new URL(window.location.href);
+    address.searchParams.set("step", this.step);
+    window.history.replaceState(window.history.state, "", address);
   }
 
   view() {

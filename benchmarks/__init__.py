@@ -1,0 +1,1 @@
+"""Scripts that measure and print tables; never part of the tests."""

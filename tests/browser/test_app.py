@@ -1,0 +1,244 @@
+"""The whole app in a real Chromium: server, compute process, kernels and page together."""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagedviz import lesson
+from pagedviz.scenario import Add, CacheConfig, Scenario, parse
+from pagedviz.ui import address
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+STAGE = "[data-testid=stage]"
+Visit = Callable[..., Any]
+
+
+def expect_stage(page: Any, timeout: float = 20_000, **attributes: object) -> None:
+    for name, value in attributes.items():
+        wanted = value if isinstance(value, re.Pattern) else str(value)
+        playwright.expect(page.locator(STAGE)).to_have_attribute(f"data-{name}", wanted, timeout=timeout)
+
+
+def press(page: Any, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).first.click()
+
+
+def said(page: Any) -> str:
+    """What the page's alerts say."""
+    page.get_by_test_id("stAlert").first.wait_for()
+    return " ".join(page.get_by_test_id("stAlert").all_inner_texts())
+
+
+def test_the_first_screen_shows_a_stage_with_a_mapping_that_is_not_the_identity(visit: Visit) -> None:
+    page = visit()
+    expect_stage(page, verdict="ok")
+    rows = page.locator("[data-table-seq=A]").evaluate_all("rows => rows.map(row => row.dataset.physical)")
+    assert rows == ["7", "1"]
+
+
+@pytest.mark.parametrize("name", lesson.names())
+def test_a_lesson_is_fully_checked_and_can_be_stepped_from_end_to_end(visit: Visit, name: str) -> None:
+    taught = lesson.load(name)
+    last = len(lesson.load(name).pages) and taught.pages[-1].graded_at
+    page = visit(f"lesson={name}")
+    expect_stage(page, step=taught.pages[0].step, steps=last)
+    page.keyboard.press("End")
+    expect_stage(page, step=last, verdict="ok")
+    page.keyboard.press("Home")
+    expect_stage(page, step=0, verdict="ok")
+    for step in range(1, last + 1):
+        press(page, "Step forward")
+        expect_stage(page, step=step, verdict="ok")
+
+
+def test_a_right_prediction_is_graded_by_the_engine_and_then_shown_happening(visit: Visit) -> None:
+    page = visit("lesson=02_block_table")
+    page.get_by_label("Your prediction (blocks)").fill("2")
+    press(page, "Check")
+    playwright.expect(page.get_by_text("Right: 2.")).to_be_visible()
+    expect_stage(page, step=lesson.load("02_block_table").pages[1].step)
+
+
+def test_a_wrong_prediction_is_explained_with_the_numbers(visit: Visit) -> None:
+    page = visit("lesson=06_copy_on_write&step=13")
+    page.get_by_text("B writes into block 1", exact=True).click()
+    press(page, "Check")
+    playwright.expect(
+        page.get_by_text(re.compile("You said B writes into block 1; it is B copies block 1"))
+    ).to_be_visible()
+    expect_stage(page, step=17)
+
+
+def test_another_seed_gives_a_problem_with_other_ids(visit: Visit) -> None:
+    page = visit("lesson=02_block_table&seed=11")
+    page.keyboard.press("End")
+    expect_stage(page, verdict="ok")
+    table = [str(block) for block in lesson.load("02_block_table", 11).pages[-1].outcome.after.block_tables["A"]]
+    rows = page.locator("[data-table-seq=A]").evaluate_all("rows => rows.map(row => row.dataset.physical)")
+    assert rows == table
+    assert table[:3] != ["7", "1", "3"]
+
+
+def test_a_link_opens_the_same_lesson_at_the_same_step(visit: Visit) -> None:
+    page = visit("lesson=06_copy_on_write")
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    expect_stage(page, step=14)
+    page.wait_for_url(re.compile("step=14"))
+    again = visit(page.url.split("?")[1])
+    expect_stage(again, step=14, verdict="ok")
+
+
+def test_links_lead_to_every_lesson_without_a_new_page_load(visit: Visit) -> None:
+    page = visit()
+    page.evaluate("window.still = true")
+    for name in lesson.names():
+        page.locator("summary").click()
+        page.locator(".items a", has_text=lesson.load(name).title).click()
+        page.wait_for_url(re.compile(f"lesson={name}"))
+        expect_stage(page, steps=lesson.load(name).pages[-1].graded_at)
+    assert page.evaluate("window.still")
+
+
+def own(page: Any) -> dict[str, Any]:
+    """The scenario that the address holds."""
+    found = re.search("scenario=([^&]+)", page.url)
+    assert found is not None
+    return address.decode(found[1]).to_json()
+
+
+def test_your_own_sequences_append_generate_fork_spill_reload_free_and_undo(visit: Visit) -> None:
+    page = visit("page=sequences")
+    expect_stage(page, steps=10, verdict="ok")
+    page.get_by_label("More words").fill("fathers brought")
+    press(page, "Append")
+    expect_stage(page, steps=13, step=13, verdict="ok")
+    press(page, "Generate 1")
+    expect_stage(page, steps=14, step=14, verdict="ok")
+    press(page, "Fork")
+    expect_stage(page, steps=18, step=18, verdict="ok")
+    press(page, "Free")
+    expect_stage(page, steps=22, step=22, verdict="ok")
+    press(page, "Undo")
+    expect_stage(page, steps=18, step=18, verdict="ok")
+    press(page, "Undo")
+    expect_stage(page, steps=14, step=14)
+    press(page, "Spill")
+    expect_stage(page, steps=17, step=17, verdict="ok")
+    press(page, "Reload")
+    expect_stage(page, steps=20, step=20, verdict="ok")
+    page.wait_for_url(re.compile("scenario="))
+    verbs = [next(iter(op)) for op in own(page)["ops"]]
+    assert verbs == ["add", "append", "generate", "spill", "reload"]
+    again = visit(page.url.split("?")[1])
+    expect_stage(again, steps=20, verdict="ok")
+
+
+def test_a_refusal_says_the_numbers_and_leaves_the_run_as_it_was(visit: Visit) -> None:
+    page = visit("page=sequences")
+    page.get_by_label("New sequence").fill("word " * 60)
+    press(page, "Add")
+    assert "needs 15 blocks by itself, and the whole device pool has 12" in said(page)
+    expect_stage(page, steps=10, verdict="ok")
+    press(page, "Append")
+    playwright.expect(page.get_by_text("it needs at least one word")).to_be_visible()
+    page.get_by_label("More words").fill("word " * 10_000)
+    press(page, "Append")
+    playwright.expect(page.get_by_text("10,000 tokens")).to_be_visible()
+    expect_stage(page, steps=10, verdict="ok")
+
+
+def test_markup_emoji_and_right_to_left_words_are_tokens_like_any_other(visit: Visit) -> None:
+    page = visit("page=sequences")
+    page.get_by_label("New sequence").fill("<img src=x onerror=alert(1)> 👩‍👩‍👧 שלום **b**")
+    press(page, "Add")
+    expect_stage(page, verdict="ok", step=re.compile("2[0-9]|3[0-9]"))
+    assert page.locator(f"{STAGE} img").count() == 0
+
+
+def test_a_damaged_link_is_one_sentence_and_a_stage(visit: Visit) -> None:
+    word = address.encode(Scenario(cache=CacheConfig(scatter=True), ops=(Add("A", ("a", "b", "c")),)))
+    assert word is not None
+    for damaged in (word[:-7], "x" * 50, "%00", word[:10] + "AAAA" + word[14:]):
+        page = visit(f"page=sequences&scenario={damaged}")
+        assert "Not loaded" in said(page)
+        expect_stage(page, steps=10)
+
+
+def test_a_scenario_is_edited_as_text_and_a_wrong_one_changes_nothing(visit: Visit) -> None:
+    page = visit("page=sequences")
+    page.get_by_text("Scenario as text").click()
+    field = page.get_by_role("textbox", name="Scenario")
+    field.fill('{"pagedviz": 1, "cache": {"block_size": 0}, "ops": []}')
+    press(page, "Run this text")
+    assert "cache.block_size is 0" in said(page)
+    expect_stage(page, steps=10)
+    field.fill('{"pagedviz": 1, "cache": {"block_size": 2}, "ops": [{"add": "Q", "text": "one two three"}]}')
+    press(page, "Run this text")
+    expect_stage(page, steps=6, step=6, verdict="ok")
+
+
+def test_a_trace_is_exported_and_an_opened_one_is_computed_again(visit: Visit, tmp_path: Path) -> None:
+    page = visit("page=sequences")
+    expect_stage(page, verdict="ok")
+    press(page, "Export")
+    with page.expect_download() as download:
+        press(page, "Trace with verdicts (JSON)")
+    file = tmp_path / "trace.json"
+    download.value.save_as(file)
+    trace = json.loads(file.read_text())
+    assert trace["ok"]
+    assert len(trace["steps"]) == 10
+    assert parse(json.dumps(trace["scenario"])).ops
+    again = visit("page=sequences")
+    again.get_by_text("Open a file").click()
+    again.locator("input[type=file]").set_input_files(file)
+    playwright.expect(
+        again.get_by_text("The trace has 10 steps; 10 were computed here again, and 10 came")
+    ).to_be_visible()
+    (tmp_path / "broken.json").write_bytes(file.read_bytes()[:500])
+    again.locator("input[type=file]").set_input_files(tmp_path / "broken.json")
+    playwright.expect(again.get_by_text("Not loaded")).to_be_visible()
+
+
+def test_a_killed_compute_process_is_started_again_and_the_lesson_ends_fully_checked(visit: Visit, app: str) -> None:
+    page = visit("lesson=10_spill_and_reload&seed=4242")
+    workers = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_worker(pid)]
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+    playwright.expect(page.get_by_text("It was started again")).to_be_visible(timeout=20_000)
+    page.keyboard.press("End")
+    expect_stage(page, timeout=60_000, verdict="ok")
+
+
+def _is_worker(pid: int) -> bool:
+    try:
+        return b"pagedviz.runtime.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("place", ["", "lesson=06_copy_on_write", "page=sequences", "page=glossary"])
+def test_no_screen_has_a_serious_fault_for_screen_readers(app: str, browser: Any, place: str, scheme: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = browser.new_context(color_scheme=scheme, viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto(f"{app}/?{place}")
+    page.locator(STAGE if place != "page=glossary" else "h1").first.wait_for()
+    page.wait_for_timeout(1500)
+    found = Axe().run(page).response["violations"]
+    context.close()
+    serious = [
+        (v["id"], [n["html"][:120] for n in v["nodes"]]) for v in found if v["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
