@@ -75,8 +75,9 @@ def test_generate_asks_for_a_token_only_after_the_one_before_was_taken():
 
 def test_generate_is_all_or_nothing():
     happenings = play(CacheConfig(num_blocks=1), Add("A", ("a",)), Generate("A", 4))
-    assert [h.event.kind for h in happenings][-2:] == ["TokenWritten", "OperationRefused"]
+    assert [h.event.kind for h in happenings] == ["SequenceAdded", "BlockAllocated", "TokenWritten", "OperationRefused"]
     assert happenings[-1].refused["error"] == "NeverFits"
+    assert happenings[-1].snapshot.tokens == {"A": ("a",)}
 
 
 def test_scatter_shuffles_the_free_queue_once_by_the_seed():
