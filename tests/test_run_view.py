@@ -1,0 +1,90 @@
+"""What the app shows of a run before, while and after it is computed."""
+
+import json
+from dataclasses import replace
+
+from pagedviz import run_view
+from pagedviz.play import Player
+from pagedviz.run_view import RunView
+from pagedviz.runtime.client import ComputedRun
+from pagedviz.scenario import Add, Append, CacheConfig, Generate, Scenario
+from pagedviz.trace import Step
+from tests.test_trace import GOOD, RUN
+
+GENERATES = Scenario(cache=CacheConfig(), ops=(Add("A", ("a",)), Generate("A", 2), Append("A", ("z",))))
+
+
+def computed(scenario, sample=lambda seq_id: "said"):
+    """All steps of a run as the compute process would send them, each with a good verdict; and the states."""
+    player = Player(scenario.cache, scenario.seed, sample)
+    happenings = [happening for op in scenario.ops for happening in player.perform(op)]
+    steps = [Step.of(happening) for happening in happenings]
+    return ComputedRun("run-1", scenario, steps, [GOOD] * (len(steps) + 1)), [player.base] + [
+        happening.snapshot for happening in happenings
+    ]
+
+
+def test_run_of_given_tokens_is_planned_to_its_end_and_no_verdict_is_shown_before_it_is_computed():
+    view = RunView(RUN)
+    run, _ = computed(RUN)
+    assert view.steps == run.steps
+    assert view.checks(ComputedRun("run-1", RUN)) == [None] * (len(run.steps) + 1)
+    part = ComputedRun("run-1", RUN, run.steps[:3], [GOOD] * 4)
+    assert view.checks(part) == [GOOD] * 4 + [None] * (len(run.steps) - 3)
+    assert view.checks(run) == run.checks
+
+
+def test_plan_stops_at_the_first_token_that_the_model_chooses_and_follows_from_there():
+    view, (run, states) = RunView(GENERATES), computed(GENERATES)
+    assert [step.event.kind for step in view.steps] == ["SequenceAdded", "BlockAllocated", "TokenWritten"]
+    view.follow(ComputedRun("run-1", GENERATES, run.steps[:4]))
+    assert len(view.steps) == 4
+    view.follow(run)
+    view.follow(run)
+    assert view.steps == run.steps
+    assert view.snapshot(len(run.steps)) == states[-1]
+    assert view.snapshot(len(run.steps)).tokens == {"A": ("a", "said", "said", "z")}
+
+
+def test_step_that_was_planned_otherwise_is_a_failed_check():
+    view, (run, _) = RunView(RUN), computed(RUN)
+    other = replace(run.steps[4], event=replace(run.steps[4].event, token="other"))
+    checks = view.checks(replace(run, steps=[*run.steps[:4], other, *run.steps[5:]]))
+    assert [k for k, check in enumerate(checks) if not check.ok] == [5]
+    assert checks[5].broken[0].startswith("replay: the app planned TokenWritten(seq_id='A', position=1")
+
+
+def test_every_state_is_replayed_from_the_key_frame_before_it(monkeypatch):
+    monkeypatch.setattr(run_view, "KEY_FRAME", 5)
+    view, (_, states) = RunView(RUN), computed(RUN)
+    assert [view.snapshot(k) for k in range(len(states))] == states
+    assert len(view._key_frames) == 1 + len(view.steps) // 5 > 3
+    assert len(view.memory) == len(states)
+
+
+def test_stage_gets_the_run_as_plain_json():
+    view, (run, _) = RunView(RUN), computed(RUN)
+    data = json.loads(json.dumps(view.stage_data("lesson:x:0", run, "a backend")))
+    assert data["base"] == json.loads(json.dumps(view.base.to_json()))
+    assert len(data["checks"]) == len(data["steps"]) + 1
+    assert data["checks"][0]["weights"] == {"A": [0.25, 0.75]}
+    for step, shown in zip(view.steps, data["steps"], strict=True):
+        excerpt = data["excerpts"][shown["source"]["excerpt"]]
+        assert excerpt["first_line"] <= shown["source"]["line"] < excerpt["first_line"] + len(excerpt["lines"])
+        assert (shown["sentence"], shown["op"], shown["op_text"]) == (step.sentence, step.op_index, step.op)
+    assert len(data["excerpts"]) == len({(e["file"], e["name"]) for e in data["excerpts"]})
+
+
+def test_weights_on_the_stage_are_the_mean_over_the_query_heads():
+    view, (run, _) = RunView(RUN), computed(RUN)
+    run.checks[0] = replace(GOOD, weights={"A": [[0.5, 0.5], [0.0, 1.0]]})
+    assert view.stage_data("x", run, "")["checks"][0]["weights"] == {"A": [0.25, 0.75]}
+
+
+def test_status_is_why_the_run_was_given_up_or_begun_anew():
+    view, (run, _) = RunView(RUN), computed(RUN)
+    assert view.stage_data("x", run, "")["status"] == ""
+    run.notice = "It was started again."
+    assert view.stage_data("x", run, "")["status"] == "It was started again."
+    run.failed = "It was given up."
+    assert view.stage_data("x", run, "")["status"] == "It was given up."
