@@ -119,6 +119,18 @@ def test_reader_may_leave_early(tmp_path):
     assert done.stdout.count(b"\n") == 1
 
 
+def test_without_triton_every_step_is_good_and_the_backend_says_so(tmp_path):
+    """As on a platform that has none, macOS say: the blockwise reference computes, in plain torch."""
+    (tmp_path / "example.json").write_text(EXAMPLE)
+    code = "import sys; sys.modules['triton'] = None; from pagedviz.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    line = [sys.executable, "-c", code, "run", str(tmp_path / "example.json")]
+    done = subprocess.run(line, cwd=PROJECT, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == (
+        "26 steps, all verdicts good; PyTorch blockwise, no Triton on this platform"
+    )
+
+
 # --- exit 1 ---
 
 
