@@ -7,7 +7,7 @@ from pagedviz.scenario import CacheConfig
 TITLE = "Spill and reload"
 CLAIM = "Cold blocks move to the host and come back bit for bit, perhaps to another place."
 SEED = 10
-CACHE = CacheConfig(num_blocks=10, host_blocks=6, scatter=True, auto_spill=True)
+CACHE = CacheConfig(num_blocks=10, host_blocks=4, scatter=True, auto_spill=True)
 
 REFUSED = "It is refused: a part of A is not on the device"
 RELOADED = "A is brought back first, by itself"

@@ -12,6 +12,11 @@ def client() -> ComputeClient:
     return ComputeClient()
 
 
+def started() -> bool:
+    """The compute process has said which backend it has."""
+    return bool(client().backend)
+
+
 def backend() -> str:
     return client().backend or "the compute process is starting"
 

@@ -41,10 +41,11 @@ def go_to_end(name: str) -> None:
 def live(key: str, body: Callable[[], ComputedRun]) -> None:
     """Show a page's body, and show it again every moment while its run is being computed."""
     waiting = st.session_state.get(f"{key}-waiting", True)
+    started = compute.started()
 
     def fragment() -> None:
         run = body()
-        if waiting != (not run.done):
+        if waiting != (not run.done) or started != compute.started():
             st.session_state[f"{key}-waiting"] = not run.done
             st.rerun()
 

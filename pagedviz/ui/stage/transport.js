@@ -6,9 +6,9 @@ import { verdictOf } from "./panel.js";
 const SPEEDS = [0.5, 1, 2, 4];
 
 export function makeTransport(act) {
-  const back = iconButton(PATHS.back, "Step back");
-  const play = iconButton(PATHS.play, "Play", { class: "play" });
-  const forward = iconButton(PATHS.forward, "Step forward", { class: "primary" });
+  const back = iconButton(PATHS.back, "Step back", { "aria-label": "Step back" });
+  const play = iconButton(PATHS.play, "Play", { class: "play", "aria-label": "Play" });
+  const forward = iconButton(PATHS.forward, "Step forward", { class: "primary", "aria-label": "Step forward" });
   const speed = h("select", { "aria-label": "Speed" }, ...SPEEDS.map((value) => h("option", { value, selected: value === 1 }, `${value}×`)));
   const scrubber = h("input", { type: "range", "aria-label": "Step", min: 0, step: 1 });
   const place = h("p", { class: "step-place" });
@@ -36,6 +36,7 @@ export function drawTransport(ui, { step, steps, checks, playing, pauseText }) {
   if (ui.play.lastElementChild.textContent !== name) {
     ui.play.firstElementChild.replaceWith(icon(playing ? PATHS.pause : PATHS.play, true));
     setText(ui.play.lastElementChild, name);
+    setAttr(ui.play, "aria-label", name);
   }
   setText(ui.place, `step ${step} of ${total}${checkWords(checks, step)}`);
   setText(ui.pause, pauseText ?? "");
