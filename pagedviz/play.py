@@ -1,6 +1,7 @@
 """Plays a scenario's operations on a block manager and yields what happened, one atomic change at a time."""
 
 import dataclasses
+import functools
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -29,18 +30,23 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class Happening:
-    """One atomic change, before the kernels have run: the event, the state after it, and what the engine itself checks.
+    """One atomic change, before the kernels have run: the event, and the states before and after it.
 
-    `op_index` counts the scenario's operations from 0. `broken` names each invariant that does not hold.
+    `op_index` counts the scenario's operations from 0. A refused operation is judged against the state before all of it.
     """
 
     event: Event
+    before: Snapshot
     snapshot: Snapshot
     op_index: int
     op: str
     source: SourceLine
     refused: dict[str, Any] | None
-    broken: tuple[str, ...]
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """A sentence for each invariant that does not hold. Looked at when asked for."""
+        return tuple(invariants.broken(self.before, self.event, self.snapshot))
 
 
 class Player:
@@ -110,9 +116,8 @@ class Player:
     def _take(self, op: Op, op_index: int, refused: dict[str, Any] | None = None) -> Iterator[Happening]:
         reported, self._reported = self._reported, []
         for event, snapshot, source in reported:
-            broken = tuple(invariants.broken(self._before, event, snapshot))
-            self._before = snapshot
-            yield Happening(event, snapshot, op_index, str(op), source, refused, broken)
+            before, self._before = self._before, snapshot
+            yield Happening(event, before, snapshot, op_index, str(op), source, refused)
 
 
 def profile(cache: CacheConfig) -> Profile:
@@ -137,5 +142,6 @@ def _raised_at(error: CacheError) -> SourceLine:
     return SourceLine(_relative(trace.tb_frame.f_code.co_filename), trace.tb_lineno)
 
 
+@functools.cache
 def _relative(file: str) -> str:
     return Path(file).relative_to(PROJECT).as_posix()

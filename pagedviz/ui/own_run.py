@@ -3,13 +3,15 @@ to a refusal: what the engine or the format would refuse is said in a sentence a
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import streamlit as st
 
 from pagedviz import scenario as scenarios
 from pagedviz import trace
-from pagedviz.play import Happening, Player
+from pagedviz.engine.snapshot import Snapshot
+from pagedviz.play import Player
 from pagedviz.scenario import Add, CacheConfig, Op, Scenario, ScenarioError
 from pagedviz.ui import address
 
@@ -36,7 +38,7 @@ class OwnRun:
     def name(self) -> str:
         return f"own-{self.number}"
 
-    def state(self) -> Any:
+    def state(self) -> Snapshot:
         """The state after all operations, from a dry run of the engine."""
         return dry_run(self.scenario)[1]
 
@@ -47,9 +49,9 @@ class OwnRun:
         except ScenarioError as error:
             self.message = f"Refused: {error}."
             return
-        happenings = dry_run(grown)[0]
-        if happenings and happenings[-1].refused is not None:
-            self.message = f"Refused: {happenings[-1].refused['sentence']}"
+        refusal, _ = dry_run(grown)
+        if refusal:
+            self.message = f"Refused: {refusal}"
             return
         self._take(grown, new_stage=False)
 
@@ -110,8 +112,13 @@ def own_run() -> OwnRun:
     return own
 
 
-def dry_run(scenario: Scenario) -> tuple[list[Happening], Any]:
-    """What the engine would do, without a model: the happenings, and the last state."""
+@lru_cache(maxsize=64)
+def dry_run(scenario: Scenario) -> tuple[str, Snapshot]:
+    """What the engine would do, without a model: the last operation's refusal, if it was refused, and the last state."""
     player = Player(scenario.cache, scenario.seed, lambda seq_id: UNKNOWN_TOKEN)
-    happenings = [happening for op in scenario.ops for happening in player.perform(op)]
-    return happenings, happenings[-1].snapshot if happenings else player.base
+    refusal, state = "", player.base
+    for op in scenario.ops:
+        for happening in player.perform(op):
+            state = happening.snapshot
+            refusal = str(happening.refused["sentence"]) if happening.refused else ""
+    return refusal, state
