@@ -32,7 +32,7 @@ class SourceLine:
 class Happening:
     """One atomic change, before the kernels have run: the event, and the states before and after it.
 
-    `op_index` counts the scenario's operations from 0. A refused operation is judged against the state before all of it.
+    `op_index` counts the scenario's operations from 0. A refused operation is judged against the state before it all.
     """
 
     event: Event

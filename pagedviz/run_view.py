@@ -26,7 +26,7 @@ class RunView:
     """Steps, states and verdicts of one run.
 
     The engine runs ahead here as far as the scenario fixes the tokens; from the first generated token on, steps
-    arrive with their verdicts. A planned step that the compute process sees otherwise is a failed check, never a silent repair.
+    arrive with their verdicts. A planned step that the compute process sees otherwise is a failed check.
     """
 
     def __init__(self, scenario: Scenario) -> None:

@@ -114,7 +114,7 @@ def own_run() -> OwnRun:
 
 @lru_cache(maxsize=64)
 def dry_run(scenario: Scenario) -> tuple[str, Snapshot]:
-    """What the engine would do, without a model: the last operation's refusal, if it was refused, and the last state."""
+    """What the engine would do, without a model: why the last operation is refused, if it is, and the last state."""
     player = Player(scenario.cache, scenario.seed, lambda seq_id: UNKNOWN_TOKEN)
     refusal, state = "", player.base
     for op in scenario.ops:
