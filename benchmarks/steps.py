@@ -27,7 +27,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
     print(
-        f"{kernels.backend_name()}; torch {version('torch')}, triton {version('triton')}, Python {platform.python_version()}"
+        f"{kernels.backend_name()}; torch {version('torch')}, triton {version('triton')}, "
+        f"Python {platform.python_version()}"
     )
     print(f"{'lesson':32} {'steps':>5} {'median ms':>10} {'p95 ms':>8} {'largest error':>14}  verdicts")
     for name in lesson.names():
@@ -36,8 +37,9 @@ def main() -> None:
         checks = [check for _ in range(rounds) for check in play(taught)]
         times = sorted(check.milliseconds for check in checks)
         worst = max(float("inf") if check.max_error is None else check.max_error for check in checks)
+        p95 = times[int(len(times) * 0.95)]
         print(
-            f"{name:32} {len(checks) // rounds:5} {statistics.median(times):10.2f} {times[int(len(times) * 0.95)]:8.2f} "
+            f"{name:32} {len(checks) // rounds:5} {statistics.median(times):10.2f} {p95:8.2f} "
             f"{worst:14.1e}  {'all ok' if all(check.ok for check in checks) else 'FAILED'}"
         )
 
