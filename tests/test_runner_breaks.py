@@ -180,6 +180,19 @@ def test_full_blocks_swapped_for_the_kernel_alone_give_the_same_sum(monkeypatch)
     assert all(check.ok for check in Played(Add("A", (*ABC, "d"))).checks)
 
 
+def test_error_in_a_deeper_layer_alone_is_found(monkeypatch):
+    calls = []
+
+    def second_layer_off(decode, *arguments, **options):
+        calls.append(arguments)
+        return decode(*arguments, **options) + (1e-3 if len(calls) % 2 == 0 else 0.0)
+
+    break_decode(monkeypatch, second_layer_off)
+    kind, check, _ = first_failure(Add("A", ABC))
+    assert kind == "TokenWritten"
+    assert check.max_error == pytest.approx(1e-3, rel=1e-2)
+
+
 def test_rows_of_two_sequences_swapped_are_found(monkeypatch):
     def swapped(decode, q, k_cache, v_cache, block_tables, seq_lens, **options):
         return decode(q, k_cache, v_cache, block_tables.flip(0), seq_lens.flip(0), **options)

@@ -133,6 +133,29 @@ def test_runs_are_served_in_turn_step_by_step_until_the_app_is_gone():
     assert order[-4:] == ["y"] * 4
 
 
+def test_closed_run_is_computed_no_further():
+    process = subprocess.Popen(WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT, text=True)
+
+    def say(**command) -> None:
+        process.stdin.write(json.dumps(command) + "\n")
+        process.stdin.flush()
+
+    for run in ("x", "y"):
+        say(open=run, seed=0, cache=scenario().to_json()["cache"])
+        say(extend=run, ops=[{"add": "A", "tokens": [1] * 8}])
+    answers = []
+    for line in process.stdout:
+        answers.append(json.loads(line))
+        if answers[-1].get("run") == "y" and answers[-1].get("index") == 1:
+            say(close="y")
+        if answers[-1].get("run") == "x" and "finished_ops" in answers[-1]:
+            break
+    process.stdin.close()
+    assert process.wait(timeout=60) == 0
+    assert max(answer["index"] for answer in answers if answer.get("run") == "y" and "index" in answer) < 8
+    assert max(answer["index"] for answer in answers if answer.get("run") == "x" and "index" in answer) == 13
+
+
 # --- holding, continuing, undoing ---
 
 
