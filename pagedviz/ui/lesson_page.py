@@ -64,16 +64,19 @@ def _say(lesson: Lesson, key: str, step: int) -> None:
     if question is not None and step < placed.graded_at:
         _ask(question, placed, key)
     answered = question is None or (key, placed.step) in _answers()
-    if step < placed.graded_at and answered and st.button("Continue", key=f"{key}-on-{placed.step}", type="primary"):
-        run_panel.go(key, placed.graded_at)
-        st.rerun(scope="fragment")
+    if step < placed.graded_at and answered:
+        st.button(
+            "Continue",
+            on_click=partial(run_panel.go, key, placed.graded_at),
+            key=f"{key}-on-{placed.step}",
+            type="primary",
+        )
     if number == len(lesson.pages):
         st.caption(f"The claim of this lesson: {lesson.claim}")
         _neighbours(lesson, key)
-        if st.button("Again with another pool", key=f"{key}-again", help="A new seed: other ids, so other answers."):
-            seed = (lesson.scenario.seed * 31 + 17) % (MAX_SEED + 1)
-            st.query_params.from_dict({"lesson": lesson.name, "seed": str(seed)})
-            st.rerun()
+        seed = (lesson.scenario.seed * 31 + 17) % (MAX_SEED + 1)
+        again = [Link("Again with another pool", f"lesson={lesson.name}&seed={seed}")]
+        links(again, key=f"{key}-again", look="row", label="Again")
 
 
 def _neighbours(lesson: Lesson, key: str) -> None:
@@ -87,24 +90,26 @@ def _ask(question: Question, placed: PlacedPage, key: str) -> None:
     if place in _answers():
         _outcome(placed, key)
         return
+    entered = f"{key}-entered-{placed.step}"
+
+    def answer(skip: bool) -> None:
+        given = SKIPPED if skip else st.session_state.get(entered)
+        st.session_state[f"{key}-empty"] = given is None
+        if given is not None:
+            _answers()[place] = given
+            run_panel.go(key, placed.graded_at)
+
     with st.form(f"{key}-question-{placed.step}"):
         st.markdown(f"**Before you step on**\n\n{question.text}")
-        given: int | str | None
         if question.choices:
-            given = st.radio("Your prediction", question.choices, index=None, key=f"{key}-choice-{placed.step}")
+            st.radio("Your prediction", question.choices, index=None, key=entered)
         else:
-            given = st.number_input(
-                f"Your prediction ({question.unit})", 0, 100_000, None, step=1, key=f"{key}-number-{placed.step}"
-            )
+            st.number_input(f"Your prediction ({question.unit})", 0, 100_000, None, step=1, key=entered)
+        if st.session_state.get(f"{key}-empty"):
+            st.caption("Enter a prediction first, or skip.")
         check, skip = st.columns(2)
-        checked = check.form_submit_button("Check", type="primary", width="stretch")
-        skipped = skip.form_submit_button("Skip", width="stretch")
-    if checked and given is None:
-        st.caption("Enter a prediction first, or skip.")
-    elif checked or skipped:
-        _answers()[place] = given if checked else SKIPPED
-        run_panel.go(key, placed.graded_at)
-        st.rerun(scope="fragment")
+        check.form_submit_button("Check", on_click=answer, args=(False,), type="primary", width="stretch")
+        skip.form_submit_button("Skip", on_click=answer, args=(True,), width="stretch")
 
 
 SKIPPED = object()

@@ -40,20 +40,26 @@ class OwnRun:
 
     def state(self) -> Snapshot:
         """The state after all operations, from a dry run of the engine."""
-        return dry_run(self.scenario)[1]
+        return dry_run(self.scenario).state
 
-    def do(self, op: Callable[[], Op]) -> None:
-        """Append an operation, unless it would be refused."""
+    @property
+    def num_steps(self) -> int:
+        """Steps of the whole run, generated tokens included."""
+        return dry_run(self.scenario).num_steps
+
+    def do(self, op: Callable[[], Op]) -> bool:
+        """Append an operation and return True, unless it would be refused: then only the message changes."""
         try:
             grown = self.scenario.with_ops(op())
         except ScenarioError as error:
             self.message = f"Refused: {error}."
-            return
-        refusal, _ = dry_run(grown)
+            return False
+        refusal = dry_run(grown).refusal
         if refusal:
             self.message = f"Refused: {refusal}"
-            return
+            return False
         self._take(grown, new_stage=False)
+        return True
 
     def set_cache(self, cache: dict[str, Any], seed: int) -> None:
         """Play the same operations on another cache."""
@@ -112,13 +118,21 @@ def own_run() -> OwnRun:
     return own
 
 
+@dataclass(frozen=True)
+class DryRun:
+    """What the engine would do, without a model. `refusal` is why the last operation is refused, if it is."""
+
+    refusal: str
+    state: Snapshot
+    num_steps: int
+
+
 @lru_cache(maxsize=64)
-def dry_run(scenario: Scenario) -> tuple[str, Snapshot]:
-    """What the engine would do, without a model: why the last operation is refused, if it is, and the last state."""
+def dry_run(scenario: Scenario) -> DryRun:
     player = Player(scenario.cache, scenario.seed, lambda seq_id: UNKNOWN_TOKEN)
-    refusal, state = "", player.base
+    refusal, state, num_steps = "", player.base, 0
     for op in scenario.ops:
         for happening in player.perform(op):
-            state = happening.snapshot
             refusal = str(happening.refused["sentence"]) if happening.refused else ""
-    return refusal, state
+            state, num_steps = happening.snapshot, num_steps + 1
+    return DryRun(refusal, state, num_steps)

@@ -28,14 +28,12 @@ def step_of(name: str, start: int) -> int:
 
 
 def go(name: str, step: int) -> None:
-    """Ask the stage to play to a step of a run."""
+    """Ask the stage to play to a step of a run, once it is known.
+
+    Called from callbacks only: a page that is being drawn may be overtaken, and must not write what its successor reads.
+    """
     nonce = st.session_state["nonce"] = st.session_state.get("nonce", 0) + 1
     st.session_state.setdefault("wishes", {})[name] = {"nonce": nonce, "step": step, "play": True}
-
-
-def go_to_end(name: str) -> None:
-    """Ask the stage to play what comes, to the end, as it becomes known."""
-    st.session_state.setdefault("to-the-end", set()).add(name)
 
 
 def live(key: str, body: Callable[[], ComputedRun]) -> None:
@@ -54,13 +52,7 @@ def live(key: str, body: Callable[[], ComputedRun]) -> None:
 
 def show_stage(name: str, view: RunView, run: ComputedRun, start: int, **more: Any) -> None:
     """The stage itself. `name` identifies the run: while it stays, the learner's step stays."""
-    to_the_end = st.session_state.get("to-the-end", set())
     wishes = st.session_state.get("wishes", {})
-    if name in to_the_end and wishes.get(name, {}).get("step") != len(view.steps):
-        go(name, len(view.steps))
-        wishes = st.session_state["wishes"]
-    if run.done:
-        to_the_end.discard(name)
     data = view.stage_data(name, run, compute.backend())
     data |= {"step": start, "goto": wishes.get(name), "pauses": [], "veil": None, "in_address": True}
     stage(data | more, key=STAGE)

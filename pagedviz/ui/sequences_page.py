@@ -1,9 +1,9 @@
 """Sequences of the learner's own: type, press, undo; every step is computed and checked as in a lesson."""
 
 import string
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
@@ -11,7 +11,7 @@ from pagedviz import scenario as scenarios
 from pagedviz.engine.policies import PROFILES
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
-from pagedviz.scenario import Add, Append, Fork, Free, Generate, Reload, Spill
+from pagedviz.scenario import Add, Append, Fork, Free, Generate, Op, Reload, Spill
 from pagedviz.ui import address, compute, run_panel
 from pagedviz.ui.own_run import OwnRun, own_run
 
@@ -47,7 +47,7 @@ def _controls(own: OwnRun, view: RunView, run: ComputedRun) -> None:
         _compare(own, view, run)
     state = own.state()
     names = list(state.tokens)
-    _add(own, names)
+    _add(own)
     if names:
         _work_on(own, names)
     undo, export = st.columns(2)
@@ -61,24 +61,36 @@ def _controls(own: OwnRun, view: RunView, run: ComputedRun) -> None:
         st.caption("The address line holds this run: copy it, and it opens the same elsewhere.")
 
 
-def _add(own: OwnRun, names: list[str]) -> None:
+# Whatever changes the run is a callback: it has happened before the page is drawn, whichever part of it is drawn.
+
+
+def _add(own: OwnRun) -> None:
+    def add() -> None:
+        text = st.session_state["own-prompt"]
+        _do(own, lambda: Add(_free_name(own), scenarios.tokens_from_text(text, "the prompt")))
+
     with st.form("own-add", clear_on_submit=True):
-        text = st.text_input("New sequence", placeholder="Type its prompt", key="own-prompt", max_chars=MAX_TEXT)
-        if st.form_submit_button("Add", width="stretch"):
-            _do(own, lambda: Add(_free_name(own), scenarios.tokens_from_text(text, "the prompt")))
+        st.text_input("New sequence", placeholder="Type its prompt", key="own-prompt", max_chars=MAX_TEXT)
+        st.form_submit_button("Add", on_click=add, width="stretch")
 
 
 def _work_on(own: OwnRun, names: list[str]) -> None:
     chosen = st.radio("Sequence", names, horizontal=True, key="own-chosen") or names[0]
+
+    def append() -> None:
+        text = st.session_state["own-more"]
+        _do(own, lambda: Append(chosen, scenarios.tokens_from_text(text, "the text")))
+
     with st.form("own-append", clear_on_submit=True):
-        text = st.text_input(
-            "More words", placeholder="Type, or leave it to the model", key="own-more", max_chars=MAX_TEXT
+        st.text_input("More words", placeholder="Type, or let the model", key="own-more", max_chars=MAX_TEXT)
+        left, right = st.columns([1, 1.15])
+        left.form_submit_button("Append", on_click=append, width="stretch")
+        right.form_submit_button(
+            "Generate 1",
+            on_click=partial(_do, own, lambda: Generate(chosen, 1)),
+            width="stretch",
+            help="The toy model's own next token, greedy.",
         )
-        append, generate = st.columns([1, 1.15])
-        if append.form_submit_button("Append", width="stretch"):
-            _do(own, lambda: Append(chosen, scenarios.tokens_from_text(text, "the text")))
-        if generate.form_submit_button("Generate 1", width="stretch", help="The toy model's own next token, greedy."):
-            _do(own, lambda: Generate(chosen, 1))
     left, right = st.columns(2)
     for column, label, make in (
         (left, "Fork", lambda: Fork(chosen, _free_name(own))),
@@ -86,16 +98,12 @@ def _work_on(own: OwnRun, names: list[str]) -> None:
         (left, "Spill", lambda: Spill(chosen)),
         (right, "Reload", lambda: Reload(chosen)),
     ):
-        if column.button(label, key=f"own-{label}", width="stretch"):
-            _do(own, make)
+        column.button(label, on_click=partial(_do, own, make), key=f"own-{label}", width="stretch")
 
 
-def _do(own: OwnRun, make: Any) -> None:
-    before = len(own.scenario.ops)
-    own.do(make)
-    if len(own.scenario.ops) > before:
-        run_panel.go_to_end(own.name)
-    st.rerun(scope="fragment")
+def _do(own: OwnRun, make: Callable[[], Op]) -> None:
+    if own.do(make):
+        run_panel.go(own.name, own.num_steps)
 
 
 def _free_name(own: OwnRun) -> str:
@@ -106,41 +114,41 @@ def _free_name(own: OwnRun) -> str:
 
 
 def _cache(own: OwnRun) -> None:
-    cache = own.scenario.cache
+    now = asdict(own.scenario.cache)
+    version = _version(own)
+
+    def apply() -> None:
+        given = {name: st.session_state[f"own-{name}-{version}"] for name in now if name != "prefix_caching"}
+        own.set_cache({**now, **given}, st.session_state[f"own-seed-{version}"])
+
     with st.expander("Cache and model", key="own-cache-open"), st.form("own-cache"):
-        profile = st.selectbox("Profile", list(PROFILES), list(PROFILES).index(cache.profile), help="Whose rules hold.")
-        numbers = {
-            "block_size": st.number_input("block_size, tokens", 1, 256, cache.block_size),
-            "num_blocks": st.number_input("num_blocks, device", 1, 8192, cache.num_blocks),
-            "host_blocks": st.number_input("host_blocks", 0, 8192, cache.host_blocks),
-            "num_layers": st.number_input("num_layers", 1, 4, cache.num_layers),
-            "num_heads": st.number_input("num_heads, query", 1, 8, cache.num_heads),
-            "num_kv_heads": st.number_input("num_kv_heads", 1, 8, cache.num_kv_heads),
-            "head_dim": st.number_input("head_dim, even", 2, 128, cache.head_dim, step=2),
-        }
-        seed = st.number_input("seed", 0, 2**31, own.scenario.seed)
-        switches = {
-            "scatter": st.checkbox("Shuffle the free queue", cache.scatter),
-            "auto_spill": st.checkbox("Spill by itself when full", cache.auto_spill),
-            "fork": st.checkbox("Allow fork in a profile without", cache.fork),
-        }
-        if st.form_submit_button("Apply", width="stretch", help="Plays the same operations on this cache."):
-            own.set_cache({**asdict(cache), "profile": profile, **numbers, **switches}, int(seed))
-            st.rerun(scope="fragment")
+        key = {name: f"own-{name}-{version}" for name in (*now, "seed")}
+        st.selectbox("Profile", list(PROFILES), list(PROFILES).index(now["profile"]), key=key["profile"])
+        for label, name, low, high, step in (
+            ("block_size, tokens (1 to 256)", "block_size", 1, 256, 1),
+            ("num_blocks, device (1 to 8,192)", "num_blocks", 1, 8192, 1),
+            ("host_blocks (0 to 8,192)", "host_blocks", 0, 8192, 1),
+            ("num_layers (1 to 4)", "num_layers", 1, 4, 1),
+            ("num_heads, query (1 to 8)", "num_heads", 1, 8, 1),
+            ("num_kv_heads (1 to 8)", "num_kv_heads", 1, 8, 1),
+            ("head_dim, even (2 to 128)", "head_dim", 2, 128, 2),
+        ):
+            st.number_input(label, low, high, now[name], step=step, key=key[name])
+        st.number_input("seed", 0, 2**31, min(own.scenario.seed, 2**31), key=key["seed"])
+        for label, name in (
+            ("Shuffle the free queue", "scatter"),
+            ("Spill by itself when full", "auto_spill"),
+            ("Allow fork in a profile without", "fork"),
+        ):
+            st.checkbox(label, now[name], key=key[name])
+        st.form_submit_button("Apply", on_click=apply, width="stretch", help="Plays the same operations on this cache.")
 
 
 def _as_text(own: OwnRun) -> None:
+    key = f"own-text-{_version(own)}"
     with st.expander("Scenario as text", key="own-text-open"), st.form("own-text"):
-        text = st.text_area(
-            "Scenario",
-            own.scenario.to_text(),
-            height=260,
-            label_visibility="collapsed",
-            key=f"own-text-{_version(own)}",
-        )
-        if st.form_submit_button("Run this text", width="stretch"):
-            own.load(text)
-            st.rerun(scope="fragment")
+        st.text_area("Scenario", own.scenario.to_text(), height=260, label_visibility="collapsed", key=key)
+        st.form_submit_button("Run this text", on_click=lambda: own.load(st.session_state[key]), width="stretch")
 
 
 def _version(own: OwnRun) -> int:
@@ -149,12 +157,17 @@ def _version(own: OwnRun) -> int:
 
 
 def _upload(own: OwnRun) -> None:
-    with st.expander("Open a file", key="own-file-open"):
-        given = st.file_uploader("A scenario or a trace, JSON", key="own-upload")
-        if given is not None and st.session_state.get("own-opened") != given.file_id:
-            st.session_state["own-opened"] = given.file_id
+    def opened() -> None:
+        given = st.session_state["own-upload"]
+        if given is not None:
             own.load(given.getvalue())
-            st.rerun(scope="fragment")
+
+    with st.expander("Open a file", key="own-file-open"):
+        st.file_uploader("A scenario or a trace, JSON", key="own-upload", on_change=opened)
+        st.caption(
+            f"A run has up to {scenarios.MAX_OPS:,} operations, {scenarios.MAX_TOKENS:,} tokens and "
+            f"{scenarios.MAX_SEQUENCES} sequences; its pools up to {scenarios.MAX_CACHE_BYTES // 2**20} MiB of K and V."
+        )
 
 
 def _compare(own: OwnRun, view: RunView, run: ComputedRun) -> None:
@@ -175,9 +188,7 @@ def _progress(own: OwnRun, view: RunView, run: ComputedRun) -> None:
     """Long work says how far it is, and can be stopped."""
     checked = max(0, len(run.checks) - 1)
     if run.failed:
-        if st.button("Check the rest", key="own-again"):
-            compute.again(KEY, own.scenario)
-            st.rerun()
+        st.button("Check the rest", on_click=partial(compute.again, KEY, own.scenario), key="own-again")
     elif not run.done and len(view.steps) - checked > 5:
         bar, stop = st.columns([5, 1])
         bar.progress(min(1.0, checked / max(1, len(view.steps))), f"{checked} of {len(view.steps)} steps checked")

@@ -13,12 +13,15 @@ import { listenToKeys } from "./keys.js";
 import { marked, isDark } from "./text.js";
 
 const STEP_MS = 1000;
+const FASTEST_MS = 120;
+const ON_THE_WAY_MS = 6000;
 const TELL_AFTER_MS = 150;
 
 class Stage {
   constructor(parent) {
     this.parent = parent;
     this.step = 0;
+    this.until = 0;
     this.speed = 1;
     this.chosen = "";
     this.playing = null;
@@ -82,6 +85,7 @@ class Stage {
       this.motion.finish();
       this.pauseText = "";
       this.chosen = "";
+      this.until = 0;
       this.step = data.step ?? 0;
     }
     this.step = Math.max(0, Math.min(this.step, total));
@@ -89,6 +93,7 @@ class Stage {
     this.draw();
     if (!first && this.step !== before) this.tellSoon();
     this.follow(data.goto, known);
+    if (known && total > length && this.until > this.step) this.play(this.until);
   }
 
   follow(goto, known) {
@@ -104,7 +109,10 @@ class Stage {
 
   goTo(step, { animate = false, playing = false } = {}) {
     const target = Math.max(0, Math.min(step, this.data.steps.length));
-    if (!playing) this.stop();
+    if (!playing) {
+      this.stop();
+      this.until = 0;
+    }
     if (target === this.step) return this.drawBar();
     const event = target === this.step + 1 ? this.data.steps[target - 1].event : null;
     this.motion.finish();
@@ -131,17 +139,19 @@ class Stage {
     this.drawBar();
   }
 
-  // Plays to the end, or up to a step; while it plays, a new target only changes where it stops.
+  // Plays to the end, or up to a step; while it plays, a new target only changes where it stops. A target that is not
+  // known yet is played to when it comes. A long way to a target is played faster, a step every 0.12 s at the least.
   play(until = Infinity) {
     if (until === Infinity && this.step >= this.data.steps.length) this.goTo(0);
     this.until = until;
     if (this.playing) return;
+    const pace = until === Infinity ? STEP_MS : Math.max(FASTEST_MS, Math.min(STEP_MS, ON_THE_WAY_MS / (until - this.step)));
     const tick = () => {
       this.goTo(this.step + 1, { animate: true, playing: true });
       const pause = this.data.pauses?.find(({ step }) => step === this.step);
       if (pause) this.pauseText = pause.text;
       if (pause || this.step >= Math.min(this.until, this.data.steps.length)) this.stop();
-      else this.playing = setTimeout(tick, STEP_MS / this.speed);
+      else this.playing = setTimeout(tick, pace / this.speed);
       this.drawBar();
     };
     this.playing = setTimeout(tick, 60);
