@@ -86,8 +86,14 @@ def test_write_into_a_shared_block_is_named():
 
 @pytest.mark.parametrize(
     ("position", "block", "offset", "slot"),
-    [(3, 2, 1, 5), (3, 1, 1, 4), (3, 1, 0, 2), (5, 1, 1, 3)],
-    ids=["another block", "slot and offset disagree", "offset of another position", "past the table"],
+    [(3, 2, 1, 5), (3, 1, 1, 4), (3, 1, 0, 3), (3, 1, 0, 2), (5, 1, 1, 3)],
+    ids=[
+        "another block",
+        "slot of another block",
+        "offset and slot disagree",
+        "offset of another position",
+        "past the table",
+    ],
 )
 def test_write_to_another_slot_than_the_table_says_is_named(position, block, offset, slot):
     before = sound()

@@ -1,0 +1,46 @@
+"""Docstrings become the sentences on the screen: filled, counted, on one line."""
+
+import pytest
+
+from pagedviz.engine import errors, words
+from pagedviz.engine.events import BlockCopied, Event, TokenWritten
+
+
+@pytest.mark.parametrize(
+    ("template", "numbers", "sentence"),
+    [
+        ("{n:free block} of {ids}", {"n": 2, "ids": [7, 1]}, "2 free blocks of 7, 1"),
+        ("{n:block}", {"n": 1}, "1 block"),
+        ("{n:block}", {"n": 0}, "0 blocks"),
+        ("{n:more device block}, {ids}.", {"n": 1, "ids": ()}, "1 more device block, ."),
+        ("two\n    lines of {what}", {"what": "text"}, "two lines of text"),
+        ("“{token}”", {"token": "{n} {0} %s"}, "“{n} {0} %s”"),
+    ],
+)
+def test_template_is_filled_counted_and_folded(template, numbers, sentence):
+    assert words.fill(template, numbers) == sentence
+
+
+def test_event_says_its_docstring_with_its_own_numbers():
+    copied = BlockCopied("A", logical_block=1, source=3, target=5, num_slots=1)
+    assert copied.sentence.startswith("Block 3 was copied to block 5")
+    assert "1 filled slot," in copied.sentence
+    written = TokenWritten("A", position=5, token="<b>{}", block=2, offset=1, slot=9, engine_step=0)
+    assert "“<b>{}” at position 5" in written.sentence
+    assert "slot 9" in written.sentence
+
+
+def test_every_event_and_every_refusal_has_a_sentence():
+    refusals = errors.CacheError.__subclasses__()
+    assert len(refusals) >= 12
+    for described in [*Event.kinds.values(), *refusals]:
+        assert described.__doc__
+        assert not described.__doc__.startswith(described.__name__), "the docstring that a dataclass makes up"
+
+
+def test_refusal_carries_its_numbers_beside_its_sentence():
+    error = errors.NoFreeBlocks(seq_id="A", needed=3, free=1, total=4)
+    told = error.to_json()
+    assert told.pop("sentence") == error.sentence
+    assert "A needs 3 more device blocks, and 1 of 4 are free" in error.sentence
+    assert told == {"error": "NoFreeBlocks", "seq_id": "A", "needed": 3, "free": 1, "total": 4}
