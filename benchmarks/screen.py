@@ -24,6 +24,7 @@ from pagedviz.ui import address
 from tests.chromium import find
 
 LESSON = "06_copy_on_write"
+PAUSE = 5.0  # seconds between the steps of one session; all of them share this machine with their server
 STEP = """async (stage, label) => {
   const button = stage.querySelector(`[aria-label="${label}"]`), before = stage.dataset.step, start = performance.now();
   button.click();
@@ -119,11 +120,16 @@ async def measure(url: str, sessions: int) -> None:
         await page.context.close()
         word = address.encode(long_run())
         busy, _ = await opened(browser, f"{url}/?page=sequences&scenario={word}")
-        pages = [(await opened(browser, f"{url}/?lesson={LESSON}"))[0] for _ in range(sessions)]
+        visits = [await opened(browser, f"{url}/?lesson={LESSON}") for _ in range(sessions)]
+        pages = [page for page, _ in visits]
+        row(f"first stage painted, {sessions} sessions arriving, computing", [first for _, first in visits], "s")
         await asyncio.sleep(2)
         print(f"the compute process works: {await busy.locator('.stProgress').count() == 1}")
-        results = await asyncio.gather(*(steps(page, 20, pause=1.0) for page in pages))
-        row(f"step to drawn, {sessions} sessions at once, computing", [took for times in results for took in times])
+        results = await asyncio.gather(*(steps(page, 10, pause=PAUSE) for page in pages))
+        row(
+            f"step to drawn, {sessions} sessions, one step each {PAUSE:g} s, computing",
+            [took for times in results for took in times],
+        )
         await browser.close()
 
 

@@ -1,5 +1,7 @@
 """The server's one compute process, and each session's hold on its run."""
 
+import gc
+
 import streamlit as st
 
 from pagedviz.run_view import RunView
@@ -9,6 +11,9 @@ from pagedviz.scenario import Scenario
 
 @st.cache_resource(show_spinner=False)
 def client() -> ComputeClient:
+    # Streamlit collects garbage after every run of a page; what the imports made is no garbage, so it is not searched.
+    gc.collect()
+    gc.freeze()
     return ComputeClient()
 
 

@@ -30,7 +30,7 @@ def step_of(name: str, start: int) -> int:
 def go(name: str, step: int) -> None:
     """Ask the stage to play to a step of a run, once it is known.
 
-    Called from callbacks only: a page that is being drawn may be overtaken, and must not write what its successor reads.
+    Called from callbacks only: a page that is being drawn may be overtaken: it writes nothing for its successor.
     """
     nonce = st.session_state["nonce"] = st.session_state.get("nonce", 0) + 1
     st.session_state.setdefault("wishes", {})[name] = {"nonce": nonce, "step": step, "play": True}
@@ -79,22 +79,20 @@ def _plot(figure: Any, key: str, alt: str) -> None:
 def _weights(key: str, view: RunView, run: ComputedRun, step: int) -> None:
     check = view.checks(run)[step]
     snapshot = view.snapshot(step)
-    rows = None if check is None else next(iter(check.weights.items()), None)
-    if rows is None:
-        waiting = (
-            "This step has not been checked yet." if check is None else "This step concerns no sequence with tokens."
+    seq_id, rows = next(iter(check.weights.items()), ("", [])) if check else ("", [])
+    if rows:
+        table = zip(snapshot.block_tables[seq_id], snapshot.host_tables[seq_id], strict=True)
+        places = [f"{j}: block {b}" if b is not None else f"{j}: host block {h}" for j, (b, h) in enumerate(table)]
+        said = (
+            f"What {seq_id}'s newest token pays to each of its blocks, last layer, summed over the block's tokens: "
+            "softmax in float64 over the plain log. All blocks of one head together make 1."
         )
-        st.caption(waiting)
-        return
-    seq_id, weights = rows
-    table = zip(snapshot.block_tables[seq_id], snapshot.host_tables[seq_id], strict=True)
-    names = [f"{j}: block {b}" if b is not None else f"{j}: host block {h}" for j, (b, h) in enumerate(table)]
-    names = names[: len(weights[0])]
-    st.caption(
-        f"What {seq_id}'s newest token pays to each of its blocks, last layer, summed over the block's tokens: "
-        "softmax in float64 over the plain log. All blocks of one head together make 1."
-    )
-    _plot(attention_weights(weights, names), f"{key}-weights", f"Attention weights of {seq_id}'s newest token by block")
+    else:
+        places = []
+        said = "This step has not been checked yet." if check is None else "This step concerns no token."
+    st.caption(said)
+    alt = f"Attention weights of {seq_id}'s newest token by block" if rows else said
+    _plot(attention_weights(rows, places[: len(rows[0])] if rows else []), f"{key}-weights", alt)
 
 
 def _error(key: str, view: RunView, run: ComputedRun, step: int) -> None:
