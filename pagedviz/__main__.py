@@ -62,12 +62,18 @@ def _run(file: str, as_json: bool) -> int:
             if not as_json:
                 shown = "not finite" if check.max_error is None else f"{check.max_error:.1e}"
                 verdict = "ok    " if check.ok else "FAILED"
-                print(f"{len(steps):4}  {verdict}  {shown:>10}  {step.sentence}", *check.broken, sep="\n      ")
+                line = f"{len(steps):4}  {verdict}  {shown:>10}  {step.sentence}"
+                print(*map(_printable, (line, *check.broken)), sep="\n      ")
     if as_json:
         print(json.dumps({**trace.to_json(parsed, kernels.backend_name(), steps), "ok": ok}, ensure_ascii=False))
     else:
         print(f"{len(steps)} steps, {'all verdicts good' if ok else 'NOT all verdicts good'}; {kernels.backend_name()}")
     return 0 if ok else 1
+
+
+def _printable(line: str) -> str:
+    """A token may hold anything; a terminal must not obey it."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
 
 
 def _lessons(names: list[str]) -> int:

@@ -11,9 +11,9 @@ import sys
 import threading
 import time
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pagedviz.play import PROJECT
@@ -56,7 +56,8 @@ class Held:
     def __init__(self, client: "ComputeClient", run: ComputedRun) -> None:
         self.run = run
         run.holders += 1
-        self._let_go = weakref.finalize(self, client._let_go, run)
+        # A finalizer may run inside any line of any thread, so it only notes down; the client's next call acts on it.
+        self._let_go = weakref.finalize(self, client._let_go.append, run)
 
     def let_go(self) -> None:
         self._let_go()
@@ -71,6 +72,7 @@ class ComputeClient:
         self._command = command
         self._lock = threading.RLock()
         self._runs: OrderedDict[str, ComputedRun] = OrderedDict()
+        self._let_go: deque[ComputedRun] = deque()
         self._names = 0
         self._life = 0
         self._failed_starts = 0
@@ -89,7 +91,8 @@ class ComputeClient:
         run is continued where it stands; otherwise what both have in common is shown at once and computed again.
         """
         with self._lock:
-            for run in list(self._runs.values()):
+            self._drop_unheld()
+            for run in self._runs.values():
                 if run.scenario == scenario and not run.failed:
                     self._runs.move_to_end(run.key)
                     return Held(self, run)
@@ -105,15 +108,25 @@ class ComputeClient:
             self._runs[run.key] = run
             held = Held(self, run)
             self._open(run)
-            self._drop_unheld()
             return held
 
-    def stop(self, run: ComputedRun) -> None:
-        """Compute no more of a run; what has been computed stays."""
+    def stop(self, held: Held) -> Held:
+        """Compute no more for this session: it keeps what has been computed. Others that share the run go on."""
         with self._lock:
-            if not run.done:
-                run.failed = "Checking was stopped. What has been checked stays."
-                self._send({"close": run.key})
+            if held.run.done:
+                return held
+            self._names += 1
+            stopped = replace(
+                held.run,
+                key=f"run-{self._names}",
+                steps=list(held.run.steps),
+                checks=list(held.run.checks),
+                failed="Checking was stopped. What has been checked stays.",
+                holders=0,
+            )
+            held.let_go()
+            self._drop_unheld()
+            return Held(self, stopped)
 
     def close(self) -> None:
         """End the compute process."""
@@ -139,6 +152,7 @@ class ComputeClient:
         for line in process.stdout:
             if line.endswith("\n"):  # a process that is killed may leave half a line
                 with self._lock:
+                    self._drop_unheld()
                     self._take(json.loads(line))
         process.wait()
         with self._lock:
@@ -186,7 +200,7 @@ class ComputeClient:
                     "so it is not tried again. What has been checked stays."
                 )
         self._start()
-        for run in list(self._runs.values()):
+        for run in self._runs.values():
             if not run.done and run.holders:
                 run.notice = (
                     f"The compute process stopped ({cause}). It was started again, and this run is computed anew."
@@ -214,17 +228,17 @@ class ComputeClient:
         alive = run.life == self._life and self._process.poll() is None and run.key in self._runs
         return same and begins and alive and not run.failed and run.holders <= 1
 
-    def _let_go(self, run: ComputedRun) -> None:
-        with self._lock:
-            run.holders -= 1
-            self._drop_unheld()
-
     def _drop_unheld(self) -> None:
+        """Forget unfinished runs that nobody holds; of the finished ones keep the latest, but not their tensors."""
+        while self._let_go:
+            self._let_go.popleft().holders -= 1
         unheld = [run for run in self._runs.values() if not run.holders]
-        surplus = unheld[: max(0, len(unheld) - KEPT_RUNS)]
-        for run in surplus + [run for run in unheld if not run.done]:
-            if self._runs.pop(run.key, None) is not None:
+        for run in unheld:
+            if run.life == self._life:
                 self._send({"close": run.key})
+                run.life = -1
+        for run in unheld[: max(0, len(unheld) - KEPT_RUNS)] + [run for run in unheld if not run.done]:
+            self._runs.pop(run.key, None)
 
 
 def _share_beginning(run: ComputedRun, other: ComputedRun) -> None:

@@ -45,6 +45,12 @@ def again(name: str, scenario: Scenario) -> None:
     follow(name, scenario)
 
 
+def stop(name: str) -> None:
+    """Compute no more of what this place shows."""
+    view, held = st.session_state["runs"][name]
+    st.session_state["runs"][name] = (view, client().stop(held))
+
+
 def _hold(scenario: Scenario, previous: Held | None) -> Held:
     held = client().hold(scenario, previous)
     if previous is not None:

@@ -192,4 +192,4 @@ def _progress(own: OwnRun, view: RunView, run: ComputedRun) -> None:
     elif not run.done and len(view.steps) - checked > 5:
         bar, stop = st.columns([5, 1])
         bar.progress(min(1.0, checked / max(1, len(view.steps))), f"{checked} of {len(view.steps)} steps checked")
-        stop.button("Stop", on_click=partial(compute.client().stop, run), key="own-stop")
+        stop.button("Stop", on_click=partial(compute.stop, KEY), key="own-stop")
