@@ -1,0 +1,115 @@
+"""The pages without a browser: what they say, and that no press of a button ends in an error."""
+
+from pathlib import Path
+
+import pytest
+
+testing = pytest.importorskip("streamlit.testing.v1", reason="streamlit is not installed")
+
+from pagedviz import lesson  # noqa: E402
+from pagedviz.ui import address  # noqa: E402
+
+APP = Path(__file__).parent.parent / "app.py"
+
+
+def shown(**query: str):
+    app = testing.AppTest.from_file(str(APP), default_timeout=60)
+    for name, value in query.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def press(app, label):
+    next(button for button in app.button if button.label == label).click()
+    app.run()
+    assert not app.exception
+
+
+def held(app):
+    """The scenario that the address holds."""
+    word = app.query_params["scenario"]
+    return address.decode(word if isinstance(word, str) else word[0])
+
+
+def verbs(app):
+    return [next(iter(op)) for op in held(app).to_json()["ops"]]
+
+
+def test_first_screen_says_what_it_is():
+    assert [heading.value for heading in shown().subheader] == ["Watch a token find its block"]
+
+
+@pytest.mark.parametrize("name", lesson.names())
+def test_lesson_opens_on_its_first_page(name):
+    app = shown(lesson=name)
+    assert [heading.value for heading in app.subheader] == [lesson.load(name).pages[0].page.title]
+
+
+@pytest.mark.parametrize("query", [{"lesson": "../../etc/passwd"}, {"page": "nosuch"}, {"lesson": ""}])
+def test_an_address_that_leads_nowhere_shows_the_first_screen_and_says_so(query):
+    app = shown(**query)
+    assert app.info[0].value.startswith("There is no ")
+    assert app.subheader[0].value == "Watch a token find its block"
+
+
+@pytest.mark.parametrize("seed", ["-1", "abc", "99999999999", "1e3", "٣"])
+def test_a_seed_that_makes_no_sense_gives_the_lessons_own(seed):
+    app = shown(lesson="02_block_table", seed=seed, step="999")
+    assert app.subheader[0].value == lesson.load("02_block_table").pages[0].page.title
+
+
+def test_a_prediction_left_empty_is_asked_for_again():
+    app = shown(lesson="02_block_table")
+    press(app, "Check")
+    assert "Enter a prediction first, or skip." in [caption.value for caption in app.caption]
+
+
+@pytest.mark.parametrize(("given", "verdict"), [(2, "success"), (3, "warning")])
+def test_a_prediction_is_graded(given, verdict):
+    app = shown(lesson="02_block_table")
+    app.number_input[0].set_value(given)
+    press(app, "Check")
+    assert len(getattr(app, verdict)) == 1
+
+
+def test_your_own_run_grows_by_each_button_and_undo_takes_each_back():
+    app = shown(page="sequences")
+    app.text_input(key="own-more").set_value("fathers")
+    press(app, "Append")
+    press(app, "Generate 1")
+    press(app, "Fork")
+    press(app, "Free")
+    assert verbs(app) == ["add", "append", "generate", "fork", "free"]
+    for left in range(4, 1, -1):
+        press(app, "Undo")
+        assert len(verbs(app)) == left
+
+
+@pytest.mark.parametrize(
+    ("button", "sentence"),
+    [
+        ("Append", "Refused: the text is"),
+        ("Add", "Refused: the prompt is"),
+        ("Reload", "Refused: A is on the device already, so there is nothing to reload."),
+    ],
+)
+def test_a_refusal_is_a_sentence_and_changes_nothing(button, sentence):
+    app = shown(page="sequences")
+    press(app, button)
+    assert app.warning[0].value.startswith(sentence)
+    assert "scenario" not in app.query_params
+
+
+def test_heads_that_do_not_divide_are_refused_and_another_cache_plays_the_same_operations():
+    app = shown(page="sequences")
+    heads = {box.label: box for box in app.number_input}
+    heads["num_kv_heads (1 to 8)"].set_value(3)
+    press(app, "Apply")
+    assert "cache.num_heads is 2 and cache.num_kv_heads is 3" in app.warning[0].value
+    heads = {box.label: box for box in app.number_input}
+    heads["num_kv_heads (1 to 8)"].set_value(1)
+    heads["block_size, tokens (1 to 256)"].set_value(2)
+    press(app, "Apply")
+    assert held(app).cache.block_size == 2
