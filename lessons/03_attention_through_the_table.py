@@ -38,11 +38,11 @@ def lesson(run: Run) -> Iterator[Page]:
     filled = run.state.filled("A", len(run.state.block_tables["A"]) - 1)
     yield Page(
         "What is in the empty slots?",
-        f"The last block holds {filled} of {size} tokens, yet the kernel loads all {size} lanes of it. What is in the "
-        "others? Whatever was there before. Here it is **NaN**, put there on purpose: one NaN that slips in makes the "
-        "whole output NaN, and the check beside the picture turns red.\n\n"
-        "So the kernel masks twice: the *score* of such a lane becomes minus infinity, and its *value* is never loaded, "
-        "because 0 × NaN is still NaN.",
+        f"The last block holds {filled} of {size} tokens, yet the turn for it has {size} lanes, one a slot. What is in the "
+        "other slots? Whatever was there before. Here it is **NaN**, put there on purpose: one NaN that slips in makes "
+        "the whole output NaN, and the check beside the picture turns red.\n\n"
+        "So the kernel **masks** such a lane twice: neither its key nor its value is loaded, because 0 × NaN is still "
+        "NaN, and its *score* becomes minus infinity, so that it weighs nothing.",
         Question(
             "One more word is written. How many lanes of the last block are masked then?",
             answer=lambda after: len(after.after.block_tables["A"]) * after.after.block_size - after.after.seq_len("A"),

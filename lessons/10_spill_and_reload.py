@@ -97,11 +97,11 @@ def lesson(run: Run) -> Iterator[Page]:
         "scheduled longest ago goes first.",
         Question(
             f"E arrives with {words} words: {-(-words // run.cache.block_size)} blocks, and {free} are free. Who goes?",
-            answer=lambda after: str(after.first("BlockSpilled").seq_ids[0]),
+            answer=lambda after: str(after.first("BlockSpilled").seq_id),
             explain=lambda after: (
                 "Last scheduled: "
                 + ", ".join(f"{s} in step {after.before.last_scheduled[s]}" for s in residents)
-                + f". {after.first('BlockSpilled').seq_ids[0]} was the coldest resident, and all of its blocks moved."
+                + f". {after.first('BlockSpilled').seq_id} was the coldest resident, and all of its blocks moved."
             ),
             choices=tuple(residents),
         ),

@@ -38,8 +38,8 @@ def lines(
         case events.BlockCopied():
             first, target, last = event.source * size, event.target * size, event.num_slots - 1
             return [
-                f"slots {first} … {first + last} → {target} … {target + last}",
-                f"bytes = {_bytes(cache, event.num_slots)}",
+                f"filled slots {first} … {first + last} → {target} … {target + last}",
+                f"bytes of a block = {_bytes(cache, size)}",
             ]
         case events.EntryRewritten():
             return [
@@ -52,7 +52,7 @@ def lines(
             queue = after.free_blocks if event.where == "device" else after.host_free_blocks
             return [f"ref_count[{event.block}] = 1 − 1 = 0", f"free_queue = {_head(queue)}"]
         case events.SequenceFreed():
-            return [f"free = {len(after.free_blocks)} of {cache.num_blocks} blocks"]
+            return [f"free = {len(after.free_blocks)} of {cache.num_blocks - (after.null_block is not None)} blocks"]
         case events.BlockSpilled():
             return [f"device {event.block} → host {event.host_block}", f"bytes = {_bytes(cache, size)}"]
         case events.BlockReloaded():

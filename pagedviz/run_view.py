@@ -1,7 +1,6 @@
 """A run as the screen sees it: what the engine planned at once, and what the compute process has answered so far."""
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -79,7 +78,7 @@ class RunView:
             "base": self.base.to_json(),
             "steps": self.stage_steps,
             "excerpts": self.excerpts,
-            "checks": [check and _for_stage(check) for check in self.checks(run)],
+            "checks": [check and check.to_json() for check in self.checks(run)],
             "backend": backend,
             "status": run.failed or run.notice,
         }
@@ -104,13 +103,3 @@ class RunView:
         self._last = after
         if len(self.steps) % KEY_FRAME == 0:
             self._key_frames.append(after)
-
-
-def _for_stage(check: Check) -> dict[str, Any]:
-    """A verdict as the stage takes it: attention weights as the mean over the query heads."""
-    weights = {seq_id: [sum(column) / len(rows) for column in zip(*rows, strict=True)] for seq_id, rows in _rows(check)}
-    return {**check.to_json(), "weights": weights}
-
-
-def _rows(check: Check) -> list[tuple[str, Sequence[Sequence[float]]]]:
-    return list(check.weights.items())

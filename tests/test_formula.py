@@ -42,7 +42,7 @@ def test_every_kind_of_event_has_a_formula():
         ("SequenceForked", ["entries = 2", "blocks taken = 0"]),
         ("BlockShared", ["block_table[0] = 0", "ref_count[0] = 1 + 1 = 2"]),
         ("WriteStopped", ["ref_count[1] = 2 > 1", "so copy first, then write"]),
-        ("BlockCopied", ["slots 2 … 2 → 4 … 4", "bytes = 2 × 2 × 1 × 1 × 8 × 4 = 128"]),
+        ("BlockCopied", ["filled slots 2 … 2 → 4 … 4", "bytes of a block = 2 × 2 × 2 × 1 × 8 × 4 = 256"]),
         ("EntryRewritten", ["block_table[1]: 1 → 2", "ref_count[1] = 2 − 1 = 1"]),
         ("BlockSpilled", ["device 2 → host 0", "bytes = 2 × 2 × 2 × 1 × 8 × 4 = 256"]),
         ("BlockReloaded", ["host 0 → device 2", "bytes = 2 × 2 × 2 × 1 × 8 × 4 = 256"]),

@@ -67,18 +67,12 @@ def test_stage_gets_the_run_as_plain_json():
     data = json.loads(json.dumps(view.stage_data("lesson:x:0", run, "a backend")))
     assert data["base"] == json.loads(json.dumps(view.base.to_json()))
     assert len(data["checks"]) == len(data["steps"]) + 1
-    assert data["checks"][0]["weights"] == {"A": [0.25, 0.75]}
+    assert data["checks"][0]["weights"] == {"A": [[0.25, 0.75]]}
     for step, shown in zip(view.steps, data["steps"], strict=True):
         excerpt = data["excerpts"][shown["source"]["excerpt"]]
         assert excerpt["first_line"] <= shown["source"]["line"] < excerpt["first_line"] + len(excerpt["lines"])
         assert (shown["sentence"], shown["op"], shown["op_text"]) == (step.sentence, step.op_index, step.op)
     assert len(data["excerpts"]) == len({(e["file"], e["name"]) for e in data["excerpts"]})
-
-
-def test_weights_on_the_stage_are_the_mean_over_the_query_heads():
-    view, (run, _) = RunView(RUN), computed(RUN)
-    run.checks[0] = replace(GOOD, weights={"A": [[0.5, 0.5], [0.0, 1.0]]})
-    assert view.stage_data("x", run, "")["checks"][0]["weights"] == {"A": [0.25, 0.75]}
 
 
 def test_status_is_why_the_run_was_given_up_or_begun_anew():

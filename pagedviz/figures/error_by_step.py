@@ -13,7 +13,7 @@ def error_by_step(checks: Sequence[Check | None], step: int) -> go.Figure:
     """Largest |paged - dense| of each state, logarithmic. States not checked yet are absent."""
     figure = go.Figure()
     for name, wanted, colour, symbol in (("within tolerance", True, GOOD, "circle"), ("failed", False, BAD, "x")):
-        points = [(k, c) for k, c in enumerate(checks) if c is not None and c.compared and c.ok == wanted]
+        points = [(k, c) for k, c in enumerate(checks) if c is not None and (c.compared or not c.ok) and c.ok == wanted]
         if points:
             figure.add_scatter(
                 x=[k for k, _ in points],

@@ -5,11 +5,13 @@ Imports no torch. One `ComputeClient` serves all sessions of a server; those wit
 
 import atexit
 import json
+import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
+import traceback
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Sequence
@@ -22,6 +24,7 @@ from pagedviz.trace import Check, Step
 
 WORKER = (sys.executable, "-m", "pagedviz.runtime.worker")
 MAX_CRASHES = 3  # a run that ended the process this often is not tried again; nor is a process that does not start
+MAX_CRASHES_IN_ALL = 8  # and a run under which it ended this often, at whatever steps
 SHORT_LIFE = 10.0  # seconds; a process that ends sooner, and has not begun to compute, has not started
 KEPT_RUNS = 32  # finished runs that no session looks at are kept for the next one
 
@@ -145,17 +148,24 @@ class ComputeClient:
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT, text=True, encoding="utf-8"
         )
+        self._outbox: queue.SimpleQueue[str] = queue.SimpleQueue()
         threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
+        threading.Thread(target=_write, args=(self._process, self._outbox), daemon=True).start()
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            if line.endswith("\n"):  # a process that is killed may leave half a line
-                with self._lock:
-                    self._drop_unheld()
-                    self._take(json.loads(line))
+        try:
+            for line in process.stdout:
+                if line.endswith("\n"):  # a process that is killed may leave half a line
+                    with self._lock:
+                        self._drop_unheld()
+                        self._take(json.loads(line))
+        except Exception:  # an answer that cannot be understood: say so in the log, and start anew
+            traceback.print_exc()
+            process.kill()
         process.wait()
         with self._lock:
+            self._outbox.put("")  # its writer finds the pipe broken and ends
             if not self._closed:
                 self._restart(process.returncode)
 
@@ -170,12 +180,13 @@ class ComputeClient:
             return  # dropped meanwhile
         elif "finished_ops" in answer:
             run.finished_ops = answer["finished_ops"]
+            self._computing = ""
         else:
             index = answer["index"]
-            run.computed = index + 1
-            run.checks[index : index + 1] = [Check.from_json(answer["check"])]
-            if index:
+            if index:  # the step first: its check is compared with what was planned as soon as it is there
                 run.steps[index - 1 : index] = [Step.from_json(answer["step"])]
+            run.checks[index : index + 1] = [Check.from_json(answer["check"])]
+            run.computed = index + 1
 
     def _restart(self, returncode: int) -> None:
         cause = self._error or (
@@ -194,10 +205,16 @@ class ComputeClient:
         culprit = self._runs.get(self._computing)
         if culprit is not None:
             culprit.crashes.append(culprit.computed)
-            if culprit.crashes.count(culprit.computed) >= MAX_CRASHES:
+            same = culprit.crashes.count(culprit.computed)
+            if same >= MAX_CRASHES or len(culprit.crashes) >= MAX_CRASHES_IN_ALL:
+                times = (
+                    f"{same} times at the same step of"
+                    if same >= MAX_CRASHES
+                    else f"{len(culprit.crashes)} times under"
+                )
                 culprit.failed = (
-                    f"The compute process stopped {MAX_CRASHES} times at the same step of this run ({cause}), "
-                    "so it is not tried again. What has been checked stays."
+                    f"The compute process stopped {times} this run ({cause}), so it is not tried again. "
+                    "What has been checked stays."
                 )
         self._start()
         for run in self._runs.values():
@@ -213,12 +230,7 @@ class ComputeClient:
         self._send({"extend": run.key, "ops": [op.to_json() for op in run.scenario.ops]})
 
     def _send(self, command: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(command) + "\n")
-            self._process.stdin.flush()
-        except (BrokenPipeError, ValueError):
-            pass  # it has just died: the reader notices, starts it again, and opens every run anew
+        self._outbox.put(json.dumps(command) + "\n")
 
     # --- holding ---
 
@@ -239,6 +251,17 @@ class ComputeClient:
                 run.life = -1
         for run in unheld[: max(0, len(unheld) - KEPT_RUNS)] + [run for run in unheld if not run.done]:
             self._runs.pop(run.key, None)
+
+
+def _write(process: subprocess.Popen[str], outbox: "queue.SimpleQueue[str]") -> None:
+    """Hand over commands in a thread of its own: a process that is starting does not read, and nobody should wait."""
+    assert process.stdin is not None
+    try:
+        while True:
+            process.stdin.write(outbox.get())
+            process.stdin.flush()
+    except (BrokenPipeError, ValueError):
+        pass  # it has died: the reader notices, starts it again, and opens every run anew
 
 
 def _share_beginning(run: ComputedRun, other: ComputedRun) -> None:

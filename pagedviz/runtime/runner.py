@@ -19,8 +19,9 @@ from pagedviz.scenario import CacheConfig, Op
 from pagedviz.trace import Check
 
 TOLERANCE = 1e-5  # float32: largest |paged - dense| that passes
-FULL_SWEEP_BLOCKS = 64  # pools up to this size have every unowned slot looked at after every event
-NUM_INVARIANTS = len(invariants.INVARIANTS) + 2  # the engine's, the bytes through the table, the poison
+FULL_SWEEP_BLOCKS = 64  # device pools up to this size have every unowned slot looked at after every event
+TILE_ELEMENTS = 4096  # of K a tile holds at most, 16 KiB: a larger block takes several turns of the kernel's loop
+WEIGHTED_BLOCKS = 64  # sequences of more blocks than this have no attention weights shown
 
 
 class Runner:
@@ -58,7 +59,9 @@ class Runner:
         error = {seq_id: max(layer[seq_id] for layer in errors) for seq_id in errors[0]}
         wrong_bytes = [seq_id for seq_id in snapshot.tokens if not self._bytes_agree(snapshot, seq_id)]
         broken += tuple(f"bytes: K or V of {seq_id} through its table differs from its log" for seq_id in wrong_bytes)
-        if self.cache.num_blocks + self.cache.host_blocks <= FULL_SWEEP_BLOCKS:
+        num_invariants = len(invariants.INVARIANTS) + 1  # the engine's, and the bytes through the tables
+        if self.cache.num_blocks <= FULL_SWEEP_BLOCKS:
+            num_invariants += 1
             broken += tuple(self.kv.unpoisoned(snapshot))
         worst = max(error.values(), default=0.0)
         return Check(
@@ -67,7 +70,7 @@ class Runner:
             compared=len(error),
             num_layers=self.cache.num_layers,
             broken=broken,
-            num_invariants=NUM_INVARIANTS,
+            num_invariants=num_invariants,
             backend=kernels.backend_name(),
             milliseconds=(time.perf_counter() - started) * 1000,
             weights=self._weights(snapshot, getattr(event, "seq_id", None)),
@@ -109,7 +112,7 @@ class Runner:
             self.kv.v[layer],
             block_tables.to(self.device),
             seq_lens.to(self.device),
-            tokens_per_tile=self.cache.block_size,
+            tokens_per_tile=min(self.cache.block_size, max(16, TILE_ELEMENTS // self.cache.head_dim)),
         )
         worst = torch.stack([(out - self._dense(layer, s)).abs().max() for s, out in zip(seq_ids, paged, strict=True)])
         worst = worst.nan_to_num(
@@ -136,7 +139,7 @@ class Runner:
 
         Computed in float64 over the log: softmax(q K^T / sqrt(head_dim)), summed block by block.
         """
-        if seq_id is None or not snapshot.tokens.get(seq_id):
+        if seq_id is None or not snapshot.tokens.get(seq_id) or len(snapshot.block_tables[seq_id]) > WEIGHTED_BLOCKS:
             return {}
         logged = self.log.sequences[seq_id]
         k = torch.stack(logged.k[-1]).double().repeat_interleave(self.cache.num_heads // self.cache.num_kv_heads, dim=1)

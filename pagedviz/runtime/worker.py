@@ -19,7 +19,7 @@ import queue
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import torch
@@ -44,11 +44,16 @@ class Run:
     def extend(self, ops: tuple[scenario.Op, ...]) -> None:
         self.ops += ops
 
+    def close(self) -> None:
+        """Let go of the tensors now: a generator that waits refers to its run, so nothing else would free them soon."""
+        self._steps.close()
+        del self.runner
+
     def advance(self) -> dict[str, Any] | None:
         """Compute one more step; None when there is none to compute now."""
         return next(self._steps)
 
-    def _compute(self) -> Iterator[dict[str, Any] | None]:
+    def _compute(self) -> Generator[dict[str, Any] | None, None, None]:
         yield {"index": 0, "check": self.runner.check_start().to_json()}
         index = 0
         while True:
@@ -70,17 +75,19 @@ class Worker:
 
     def obey(self, command: dict[str, Any]) -> None:
         if "open" in command:
-            run = command["open"]
-            self.reply({"computing": run})
-            with self._reported(run):
-                self.runs[run] = Run(command["seed"], scenario.cache_from_json(command["cache"]))
-            self._wake(run)
+            name = command["open"]
+            self.reply({"computing": name})
+            with self._reported(name):
+                self.runs[name] = Run(command["seed"], scenario.cache_from_json(command["cache"]))
+            self._wake(name)
         elif "extend" in command and command["extend"] in self.runs:
-            run = command["extend"]
-            self.runs[run].extend(scenario.from_json({"pagedviz": 1, "ops": command["ops"]}).ops)
-            self._wake(run)
+            name = command["extend"]
+            self.runs[name].extend(scenario.from_json({"pagedviz": 1, "ops": command["ops"]}).ops)
+            self._wake(name)
         elif "close" in command:
-            self.runs.pop(command["close"], None)
+            run = self.runs.pop(command["close"], None)
+            if run is not None:
+                run.close()
 
     def step(self) -> None:
         """Compute one step of the run whose turn it is."""

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+import re
 import zlib
 
 import streamlit as st
@@ -20,12 +21,18 @@ def whole_number(name: str, low: int, high: int) -> int | None:
 
 
 def start_step(key: str, default: int, last: int) -> int:
-    """Where a run starts on this visit: the step of the address, once, then where the learner has been."""
+    """Where a run starts in this session: the step of the address it was opened with, or `default`."""
     starts: dict[str, int] = st.session_state.setdefault("starts", {})
     if key not in starts:
         given = whole_number("step", 0, last)
         starts[key] = default if given is None else given
     return starts[key]
+
+
+def plain(text: str) -> str:
+    """Text of the learner's as it is, where Streamlit would read Markdown, HTML, a formula or an icon."""
+    escaped = re.sub(r"([\\`*\[\]<$~])", r"\\\1", text)
+    return re.sub(r"^(?=[#>+=-])|(?<!\w)(?=_)|(?=_(?!\w))|(?=:\w)", r"\\", escaped)
 
 
 def encode(shown: Scenario) -> str | None:

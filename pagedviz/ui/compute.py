@@ -1,6 +1,7 @@
 """The server's one compute process, and each session's hold on its run."""
 
 import gc
+from threading import RLock
 
 import streamlit as st
 
@@ -31,18 +32,19 @@ def follow(name: str, scenario: Scenario) -> tuple[RunView, ComputedRun]:
     state = st.session_state.setdefault("runs", {})
     view: RunView | None
     held: Held | None
-    view, held = state.get(name, (None, None))
-    if view is None or held is None or view.scenario != scenario:
-        view, held = RunView(scenario), _hold(scenario, held)
-        state[name] = (view, held)
-    view.follow(held.run)
-    return view, held.run
+    with st.session_state.setdefault("lock", RLock()):  # a page that is overtaken may still be at it
+        view, held = state.get(name, (None, None))
+        if view is None or held is None or view.scenario != scenario:
+            view, held = RunView(scenario), _hold(scenario, held)
+            state[name] = (view, held)
+        view.follow(held.run)
+        return view, held.run
 
 
 def again(name: str, scenario: Scenario) -> None:
-    """Compute a run anew that was given up or stopped."""
-    st.session_state.get("runs", {}).pop(name, None)
-    follow(name, scenario)
+    """Compute a run anew that was given up or stopped. What had been checked stays on the screen meanwhile."""
+    view, held = st.session_state["runs"][name]
+    st.session_state["runs"][name] = (view, _hold(scenario, held))
 
 
 def stop(name: str) -> None:

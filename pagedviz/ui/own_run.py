@@ -88,17 +88,20 @@ class OwnRun:
             self.scenario, name = self.undone.pop()
             self.number += name != self.name
             self.message, self.recorded = "", []
-            self._write_address()
+            self.write_address()
 
     def _take(self, changed: Scenario, new_stage: bool) -> None:
         if changed != self.scenario:
             self.undone.append((self.scenario, self.name))
         self.number += new_stage
         self.scenario, self.message, self.recorded = changed, "", []
-        self._write_address()
+        self.write_address()
 
-    def _write_address(self) -> None:
+    def write_address(self) -> None:
+        """Put this run into the address. The run that everybody starts with needs no words."""
         word = address.encode(self.scenario)
+        if word == st.query_params.get("scenario") or (self.scenario == START and "scenario" not in st.query_params):
+            return
         if word is None:
             self.message = "This run is too long for a link, so the address does not hold it: export the file instead."
         st.query_params.from_dict({"page": "sequences", **({"scenario": word} if word else {})})

@@ -6,6 +6,7 @@ import streamlit as st
 
 from pagedviz import lesson as lessons
 from pagedviz.ui import compute, glossary_page, home_page, lesson_page, sequences_page
+from pagedviz.ui.address import plain
 from pagedviz.ui.links import Link, links
 
 # What no setting of Streamlit's does: less room above the first element, and, in both themes, words that stand out by
@@ -31,7 +32,8 @@ def show() -> None:
         PAGES[page]()
     else:
         if name is not None or page is not None:
-            st.info(f"There is no {'page' if name is None else 'lesson'} “{name or page}”. This is the first screen.")
+            kind, wanted = ("page", page) if name is None else ("lesson", name)
+            st.info(f"There is no {kind} “{plain(wanted or '')}”. This is the first screen.")
         home_page.show()
 
 

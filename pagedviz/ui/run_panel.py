@@ -13,6 +13,7 @@ from pagedviz.figures.memory_by_step import memory_by_step
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.ui import compute
+from pagedviz.ui.address import plain
 from pagedviz.ui.stage import stage
 
 POLL_SECONDS = 0.6  # how often verdicts that arrive later are fetched
@@ -84,12 +85,16 @@ def _weights(key: str, view: RunView, run: ComputedRun, step: int) -> None:
         table = zip(snapshot.block_tables[seq_id], snapshot.host_tables[seq_id], strict=True)
         places = [f"{j}: block {b}" if b is not None else f"{j}: host block {h}" for j, (b, h) in enumerate(table)]
         said = (
-            f"What {seq_id}'s newest token pays to each of its blocks, last layer, summed over the block's tokens: "
+            f"What {plain(seq_id)}'s newest token pays to each of its blocks, last layer, summed over its tokens: "
             "softmax in float64 over the plain log. All blocks of one head together make 1."
         )
     else:
         places = []
-        said = "This step has not been checked yet." if check is None else "This step concerns no token."
+        said = (
+            "This step has not been checked yet."
+            if check is None
+            else "No weights: this step concerns no token, or a sequence of more than 64 blocks."
+        )
     st.caption(said)
     alt = f"Attention weights of {seq_id}'s newest token by block" if rows else said
     _plot(attention_weights(rows, places[: len(rows[0])] if rows else []), f"{key}-weights", alt)

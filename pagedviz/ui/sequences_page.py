@@ -1,9 +1,11 @@
 """Sequences of the learner's own: type, press, undo; every step is computed and checked as in a lesson."""
 
+import json
 import string
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -12,22 +14,25 @@ from pagedviz.engine.policies import PROFILES
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.scenario import Add, Append, Fork, Free, Generate, Op, Reload, Spill
+from pagedviz.trace import Check
 from pagedviz.ui import address, compute, run_panel
+from pagedviz.ui.address import plain
 from pagedviz.ui.own_run import OwnRun, own_run
 
 KEY = "sequences"
+MAX_SEED = 2**53 - 1  # a browser counts no further
 MAX_TEXT = 60_000  # characters one text field takes
 
 
 def show() -> None:
-    own_run()
+    own_run().write_address()  # the learner may come back from elsewhere
     run_panel.live(KEY, _body)
 
 
 def _body() -> ComputedRun:
     own = own_run()
     view, run = compute.follow(KEY, own.scenario)
-    start = address.start_step(own.name, len(view.steps), len(view.steps))
+    start = address.start_step(own.name, own.num_steps, own.num_steps)
     step = min(run_panel.step_of(own.name, start), len(view.steps))
     controls, shown = st.columns([1, 3.6], gap="medium")
     with controls:
@@ -42,7 +47,7 @@ def _body() -> ComputedRun:
 def _controls(own: OwnRun, view: RunView, run: ComputedRun) -> None:
     st.subheader("Your sequences", anchor=False)
     if own.message:
-        st.warning(own.message)
+        st.warning(plain(own.message))
     if own.recorded:
         _compare(own, view, run)
     state = own.state()
@@ -67,30 +72,30 @@ def _controls(own: OwnRun, view: RunView, run: ComputedRun) -> None:
 def _add(own: OwnRun) -> None:
     def add() -> None:
         text = st.session_state["own-prompt"]
-        _do(own, lambda: Add(_free_name(own), scenarios.tokens_from_text(text, "the prompt")))
+        _do(own, lambda: Add(_free_name(own), scenarios.tokens_from_text(text, "the prompt")), "own-prompt")
 
-    with st.form("own-add", clear_on_submit=True):
+    with st.form("own-add"):
         st.text_input("New sequence", placeholder="Type its prompt", key="own-prompt", max_chars=MAX_TEXT)
         st.form_submit_button("Add", on_click=add, width="stretch")
 
 
 def _work_on(own: OwnRun, names: list[str]) -> None:
-    chosen = st.radio("Sequence", names, horizontal=True, key="own-chosen") or names[0]
+    chosen = st.radio("Sequence", names, format_func=plain, horizontal=True, key="own-chosen") or names[0]
 
     def append() -> None:
         text = st.session_state["own-more"]
-        _do(own, lambda: Append(chosen, scenarios.tokens_from_text(text, "the text")))
+        _do(own, lambda: Append(chosen, scenarios.tokens_from_text(text, "the text")), "own-more")
 
-    with st.form("own-append", clear_on_submit=True):
-        st.text_input("More words", placeholder="Type, or let the model", key="own-more", max_chars=MAX_TEXT)
-        left, right = st.columns([1, 1.15])
-        left.form_submit_button("Append", on_click=append, width="stretch")
-        right.form_submit_button(
-            "Generate 1",
-            on_click=partial(_do, own, lambda: Generate(chosen, 1)),
-            width="stretch",
-            help="The toy model's own next token, greedy.",
-        )
+    with st.form("own-append"):
+        st.text_input("More words", placeholder="Type what comes next", key="own-more", max_chars=MAX_TEXT)
+        st.form_submit_button("Append", on_click=append, width="stretch")
+    st.button(
+        "Generate 1",
+        on_click=partial(_do, own, lambda: Generate(chosen, 1)),
+        key="own-generate",
+        width="stretch",
+        help="The toy model's own next token, greedy.",
+    )
     left, right = st.columns(2)
     for column, label, make in (
         (left, "Fork", lambda: Fork(chosen, _free_name(own))),
@@ -101,9 +106,12 @@ def _work_on(own: OwnRun, names: list[str]) -> None:
         column.button(label, on_click=partial(_do, own, make), key=f"own-{label}", width="stretch")
 
 
-def _do(own: OwnRun, make: Callable[[], Op]) -> None:
+def _do(own: OwnRun, make: Callable[[], Op], field: str = "") -> None:
+    """Do an operation; then the stage plays to it, and the field that it was typed into is empty again."""
     if own.do(make):
         run_panel.go(own.name, own.num_steps)
+        if field:
+            st.session_state[field] = ""
 
 
 def _free_name(own: OwnRun) -> str:
@@ -134,7 +142,7 @@ def _cache(own: OwnRun) -> None:
             ("head_dim, even (2 to 128)", "head_dim", 2, 128, 2),
         ):
             st.number_input(label, low, high, now[name], step=step, key=key[name])
-        st.number_input("seed", 0, 2**31, min(own.scenario.seed, 2**31), key=key["seed"])
+        st.number_input("seed", 0, MAX_SEED, min(own.scenario.seed, MAX_SEED), key=key["seed"])
         for label, name in (
             ("Shuffle the free queue", "scatter"),
             ("Spill by itself when full", "auto_spill"),
@@ -174,14 +182,25 @@ def _compare(own: OwnRun, view: RunView, run: ComputedRun) -> None:
     """An uploaded trace is a claim: how much of it was computed here again, and came out the same."""
     computed = min(len(run.checks) - 1, len(view.steps))
     recorded = own.recorded[:computed]
+    checks = view.checks(run)
     same = sum(
-        isinstance(claim, dict) and claim.get("event") == step.event.to_json()
-        for claim, step in zip(recorded, view.steps, strict=False)
+        _as_computed(claim, {**step.to_json(), "snapshot": view.snapshot(k).to_json()}, checks[k])
+        for k, (claim, step) in enumerate(zip(recorded, view.steps, strict=False), 1)
     )
     told = (
         f"The trace has {len(own.recorded)} steps; {computed} were computed here again, and {same} came out the same."
     )
     (st.success if same == len(own.recorded) == len(view.steps) else st.info)(told)
+
+
+def _as_computed(claim: Any, step: dict[str, Any], check: Check | None) -> bool:
+    """A recorded step says what was computed here: event, sentence, state, verdict. Times and digits may differ."""
+    if not isinstance(claim, dict) or not isinstance(claim.get("check"), dict) or check is None:
+        return False
+    told = {name: claim.get(name) for name in step}
+    return bool(
+        json.dumps(told, sort_keys=True) == json.dumps(step, sort_keys=True) and claim["check"].get("ok") == check.ok
+    )
 
 
 def _progress(own: OwnRun, view: RunView, run: ComputedRun) -> None:

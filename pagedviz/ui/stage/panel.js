@@ -40,7 +40,7 @@ export function verdictWords(check, backend) {
   const hold = bad ? `${total - bad} of ${total} invariants hold` : `${plural(total, "invariant")} ${total === 1 ? "holds" : "hold"}`;
   const timing = `${check.backend}, ${Math.round(check.ms)} ms`;
   if (check.compared === 0 && check.ok) {
-    return { headline: "nothing to compare", lines: ["no token in the cache yet", hold, timing], broken: [] };
+    return { headline: "nothing to compare", lines: ["no sequence with tokens is on the device", hold, timing], broken: [] };
   }
   const notFinite = check.max_error === null && check.compared > 0;
   const off = notFinite || (check.max_error !== null && check.max_error > check.tolerance);
@@ -108,7 +108,7 @@ function weightRows({ check, event, state, colours }) {
   }));
   const few = named.length > 7 ? [...named.slice(0, 3), { key: "gap", text: `⋯ ${named.length - 6} more` }, ...named.slice(-3)] : named;
   const total = weights.reduce((sum, share) => sum + share, 0);
-  return [{ key: "o", text: `o(${seq}) = Σⱼ wⱼ Vⱼ` }, ...few, { key: "sum", text: `together ${total.toFixed(2)}, over all blocks${heads > 1 ? `; mean of ${heads} heads` : ""}` }];
+  return [{ key: "o", text: `o(${seq}) = Σₜ wₜ vₜ, wₜ by block:` }, ...few, { key: "sum", text: `together ${total.toFixed(2)}, over all blocks${heads > 1 ? `; mean of ${heads} heads` : ""}` }];
 }
 
 function drawSource(ui, view) {

@@ -73,8 +73,10 @@ class Stage {
     const known = this.data?.run === data.run;
     const length = this.data?.steps.length;
     this.data = data;
-    this.replay = new Replay(data.base, data.steps);
-    this.colours = colourBook(data.base, data.steps);
+    if (!known || length !== data.steps.length) {
+      this.replay = new Replay(data.base, data.steps);
+      this.colours = colourBook(data.base, data.steps);
+    }
     this.usesHost =
       Object.keys(data.base.host_ref_counts ?? {}).length > 0 ||
       data.steps.some(({ event }) => event.kind === "BlockSpilled" || event.kind === "BlockReloaded");
@@ -85,8 +87,8 @@ class Stage {
       this.motion.finish();
       this.pauseText = "";
       this.chosen = "";
-      this.until = 0;
       this.step = data.step ?? 0;
+      this.until = this.step > total ? this.step : 0; // a step that is still to come is played to when it does
     }
     this.step = Math.max(0, Math.min(this.step, total));
     if (known && length !== total && before !== this.step) this.motion.finish();
@@ -134,8 +136,10 @@ class Stage {
   }
 
   toggle() {
-    if (this.playing) this.stop();
-    else this.play();
+    if (this.playing) {
+      this.stop();
+      this.until = 0;
+    } else this.play();
     this.drawBar();
   }
 
@@ -149,7 +153,10 @@ class Stage {
     const tick = () => {
       this.goTo(this.step + 1, { animate: true, playing: true });
       const pause = this.data.pauses?.find(({ step }) => step === this.step);
-      if (pause) this.pauseText = pause.text;
+      if (pause) {
+        this.pauseText = pause.text;
+        this.until = 0;
+      }
       if (pause || this.step >= Math.min(this.until, this.data.steps.length)) this.stop();
       else this.playing = setTimeout(tick, pace / this.speed);
       this.drawBar();
@@ -236,7 +243,7 @@ class Stage {
     setAttr(this.root, "data-refused", refused ? "" : null);
     if (!refused) return;
     const numbers = refused.needed === undefined || refused.needed === null ? "" : `: ${refused.needed} needed, ${refused.free} free`;
-    setText(this.notice.children[0], `Refused, ${refused.error}${numbers}`);
+    setText(this.notice.children[0], `Refused${numbers}.`);
     setText(this.notice.children[1], refused.sentence === words ? "" : refused.sentence);
     setAttr(this.notice, "data-kind", event.kind);
   }
