@@ -22,9 +22,9 @@ def lesson(run: Run) -> Iterator[Page]:
     shared, own = run.state.block_tables["A"]
     yield Page(
         "Hot and cold",
-        "A sequence is **hot** when a recent step scheduled it. A wrote its last word in step "
-        f"{run.state.last_scheduled['A']}, B in step {run.state.last_scheduled['B']}, C in step "
-        f"{run.state.last_scheduled['C']}: A is the coldest. Its blocks can wait in the memory of the **host**, which is "
+        "An engine counts its steps, here one for each thing it is asked to do, and a sequence is **hot** when a recent one "
+        f"scheduled it. A wrote its last word in engine step {run.state.last_scheduled['A']}, B in "
+        f"{run.state.last_scheduled['B']}, C in {run.state.last_scheduled['C']}: A is the coldest. Its blocks can wait in the memory of the **host**, which is "
         "larger and slower, while the device serves the others.\n\n"
         f"A's table is [{shared}, {own}], and B's names block {shared} too.",
         Question(
@@ -99,8 +99,8 @@ def lesson(run: Run) -> Iterator[Page]:
             f"E arrives with {words} words: {-(-words // run.cache.block_size)} blocks, and {free} are free. Who goes?",
             answer=lambda after: str(after.first("BlockSpilled").seq_id),
             explain=lambda after: (
-                "Last scheduled: "
-                + ", ".join(f"{s} in step {after.before.last_scheduled[s]}" for s in residents)
+                "Last scheduled: engine steps "
+                + ", ".join(f"{after.before.last_scheduled[s]} for {s}" for s in residents)
                 + f". {after.first('BlockSpilled').seq_id} was the coldest resident, and all of its blocks moved."
             ),
             choices=tuple(residents),
@@ -108,9 +108,10 @@ def lesson(run: Run) -> Iterator[Page]:
     )
 
     run.add("E", [f"w{i}" for i in range(words)])
+    gone = [s for s, row in run.state.block_tables.items() if all(block is None for block in row)]
     yield Page(
         "Under pressure",
-        f"E has its blocks, {', '.join(map(str, run.state.block_tables['E']))}, and the ones who left are whole on the "
+        f"E has its blocks, {', '.join(map(str, run.state.block_tables['E']))}, and {' and '.join(gone)} is whole on the "
         "host. vLLM's first engine swapped whole groups like this; V1 never does: it drops the blocks and computes the "
         "tokens again. Which is cheaper depends on the link, the model and the length.",
     )

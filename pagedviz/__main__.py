@@ -67,7 +67,8 @@ def _run(file: str, as_json: bool) -> int:
     if as_json:
         print(json.dumps({**trace.to_json(parsed, kernels.backend_name(), steps), "ok": ok}, ensure_ascii=False))
     else:
-        print(f"{len(steps)} steps, {'all verdicts good' if ok else 'NOT all verdicts good'}; {kernels.backend_name()}")
+        counted = f"{len(steps)} step{'' if len(steps) == 1 else 's'}"
+        print(f"{counted}, {'all verdicts good' if ok else 'NOT all verdicts good'}; {kernels.backend_name()}")
     return 0 if ok else 1
 
 

@@ -14,7 +14,7 @@ from functools import cache
 import pytest
 
 from pagedviz.play import PROJECT
-from pagedviz.runtime.client import MAX_CRASHES, WORKER, ComputeClient
+from pagedviz.runtime.client import MAX_CRASHES, MAX_CRASHES_IN_ALL, WORKER, ComputeClient
 from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Generate, Op, Reload, Scenario, Spill
 from pagedviz.trace import Check, Step
 from tests.runner_cases import TINY, Played
@@ -324,26 +324,42 @@ def test_run_finished_before_the_process_died_can_be_continued_after(own_client)
 
 
 @pytest.mark.parametrize(
-    "code",
+    ("code", "tries"),
     [
-        "raise SystemExit(3)",
-        'print(\'{"backend": "none"}\')',
-        'import sys; sys.stdout.write(\'{"backend": "none"}\\n{"run": "run-1", "ind\'); sys.stdout.flush()',
+        ("raise SystemExit(3)", MAX_CRASHES),
+        ('print(\'{"backend": "none"}\')', MAX_CRASHES_IN_ALL),
+        (
+            'import sys; sys.stdout.write(\'{"backend": "none"}\\n{"run": "run-1", "ind\'); sys.stdout.flush()',
+            MAX_CRASHES_IN_ALL,
+        ),
     ],
     ids=["at once", "after its greeting", "in the middle of a line"],
 )
-def test_process_that_always_dies_is_given_up_with_a_sentence(own_client, code):
+def test_process_that_always_dies_is_given_up_with_a_sentence(own_client, code, tries):
     client = own_client((sys.executable, "-c", code))
     held = client.hold(scenario(*OPS))
     wait_done(held)
     assert held.run.failed == client.unavailable
     assert client.unavailable.startswith("The compute process does not start (exit code ")
     lives = client._life
-    assert lives == MAX_CRASHES
+    assert lives == tries
     later = client.hold(scenario(*OPS, seed=1))
     assert later.run.failed == client.unavailable
     time.sleep(0.2)
     assert client._life == lives
+
+
+def test_process_that_was_given_up_is_started_again_when_somebody_asks_later(own_client, monkeypatch):
+    client = own_client((sys.executable, "-c", "raise SystemExit(3)"))
+    held = client.hold(scenario(*OPS))
+    wait_done(held)
+    assert client.unavailable
+    monkeypatch.setattr("pagedviz.runtime.client.SHORT_LIFE", 0.0)
+    client._command = WORKER
+    again = client.hold(scenario(*OPS), held)
+    wait_done(again)
+    assert client.unavailable == ""
+    assert_computed(again.run)
 
 
 def test_run_that_kills_the_process_is_given_up_and_the_others_are_not(own_client):

@@ -95,6 +95,9 @@ class ComputeClient:
         """
         with self._lock:
             self._drop_unheld()
+            if self.unavailable and time.monotonic() - self._started_at > SHORT_LIFE:  # somebody asks: try once more
+                self.unavailable, self._failed_starts = "", 0
+                self._start()
             for run in self._runs.values():
                 if run.scenario == scenario and not run.failed:
                     self._runs.move_to_end(run.key)
@@ -195,12 +198,15 @@ class ComputeClient:
         lasted = time.monotonic() - self._started_at > SHORT_LIFE
         started = self._said_hello and (self._computing or lasted)
         self._failed_starts = 0 if started else self._failed_starts + 1
-        if self._failed_starts >= MAX_CRASHES:
+        print(f"pagedviz: the compute process stopped ({cause})", file=sys.stderr, flush=True)
+        if self._failed_starts >= (MAX_CRASHES_IN_ALL if self._said_hello else MAX_CRASHES):
             self.unavailable = (
                 f"The compute process does not start ({cause}); the server's log says why. Nothing is checked."
             )
+            self.backend = ""
             for run in self._runs.values():
-                run.failed = run.failed or self.unavailable
+                if not run.done:
+                    run.failed, run.notice = self.unavailable, ""
             return
         culprit = self._runs.get(self._computing)
         if culprit is not None:

@@ -24,7 +24,7 @@ def started() -> bool:
 
 
 def backend() -> str:
-    return client().backend or "the compute process is starting"
+    return client().backend or ("no compute process" if client().unavailable else "the compute process is starting")
 
 
 def follow(name: str, scenario: Scenario) -> tuple[RunView, ComputedRun]:

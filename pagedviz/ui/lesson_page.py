@@ -22,6 +22,9 @@ def load(name: str, seed: int | None = None) -> Lesson:
 
 def show(name: str) -> None:
     seed = address.whole_number("seed", 0, MAX_SEED)
+    if seed is None and "seed" in st.query_params:
+        given = address.plain(st.query_params["seed"][:60])
+        st.info(f"There is no seed “{given}”; it is a whole number from 0 to {MAX_SEED:,}. This is the lesson's own.")
     lesson = load(name, seed)
     key = f"{name}-{lesson.scenario.seed}"
     start = address.start_step(key, lesson.pages[0].step, _last_step(lesson))
@@ -131,7 +134,7 @@ def _outcome(placed: PlacedPage, key: str) -> None:
     elif given == placed.answer:
         st.success(f"**Right: {placed.answer}.** {placed.explanation}", icon=":material/check:")
     else:
-        st.warning(f"**You said {given}; it is {placed.answer}.** {placed.explanation}", icon=":material/close:")
+        st.warning(f"**You said “{given}”; it is “{placed.answer}”.** {placed.explanation}", icon=":material/close:")
 
 
 def _questions_ahead(lesson: Lesson, key: str, step: int) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def show() -> None:
     else:
         if name is not None or page is not None:
             kind, wanted = ("page", page) if name is None else ("lesson", name)
-            st.info(f"There is no {kind} “{plain(wanted or '')}”. This is the first screen.")
+            st.info(f"There is no {kind} “{plain((wanted or '')[:60])}”. This is the first screen.")
         home_page.show()
 
 

@@ -180,17 +180,18 @@ def _upload(own: OwnRun) -> None:
 
 def _compare(own: OwnRun, view: RunView, run: ComputedRun) -> None:
     """An uploaded trace is a claim: how much of it was computed here again, and came out the same."""
-    computed = min(len(run.checks) - 1, len(view.steps))
+    computed = min(max(0, len(run.checks) - 1), len(view.steps))
     recorded = own.recorded[:computed]
     checks = view.checks(run)
     same = sum(
         _as_computed(claim, {**step.to_json(), "snapshot": view.snapshot(k).to_json()}, checks[k])
         for k, (claim, step) in enumerate(zip(recorded, view.steps, strict=False), 1)
     )
-    told = (
-        f"The trace has {len(own.recorded)} steps; {computed} were computed here again, and {same} came out the same."
+    show = st.success if same == len(own.recorded) == len(view.steps) else st.info
+    show(
+        f"The trace has {len(own.recorded)} steps, its run {len(view.steps)}; {computed} were computed here again, and "
+        f"{same} came out the same."
     )
-    (st.success if same == len(own.recorded) == len(view.steps) else st.info)(told)
 
 
 def _as_computed(claim: Any, step: dict[str, Any], check: Check | None) -> bool:

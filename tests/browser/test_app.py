@@ -72,7 +72,7 @@ def test_a_wrong_prediction_is_explained_with_the_numbers(visit: Visit) -> None:
     page.get_by_text("B writes into block 1", exact=True).click()
     press(page, "Check")
     playwright.expect(
-        page.get_by_text(re.compile("You said B writes into block 1; it is B copies block 1"))
+        page.get_by_text(re.compile("You said “B writes into block 1”; it is “B copies block 1"))
     ).to_be_visible()
     expect_stage(page, step=17)
 
@@ -202,7 +202,7 @@ def test_a_trace_is_exported_and_an_opened_one_is_computed_again(visit: Visit, t
     again.get_by_text("Open a file").click()
     again.locator("input[type=file]").set_input_files(file)
     playwright.expect(
-        again.get_by_text("The trace has 10 steps; 10 were computed here again, and 10 came")
+        again.get_by_text("The trace has 10 steps, its run 10; 10 were computed here again, and 10 came")
     ).to_be_visible()
     (tmp_path / "broken.json").write_bytes(file.read_bytes()[:500])
     again.locator("input[type=file]").set_input_files(tmp_path / "broken.json")

@@ -268,7 +268,7 @@ def test_a_verdict_arrives_without_a_remount(show: Open) -> None:
 def test_nothing_to_compare_is_said_so(show: Open) -> None:
     page = show("lesson", step=2)
     words = page.locator(".verdict").inner_text()
-    assert "no token in the cache yet" in words
+    assert "no sequence with tokens is on the device" in words
     assert "8 invariants hold" in words
 
 
@@ -293,7 +293,7 @@ def test_a_refusal_shows_its_numbers_and_changes_nothing(show: Open) -> None:
     page.keyboard.press("ArrowRight")
     at(page, 24)
     notice = page.locator(".notice").inner_text()
-    assert "NoFreeBlocks: 10 needed, 8 free" in notice
+    assert "Refused: 10 needed, 8 free" in notice
     assert page.locator(STAGE).evaluate(READ) == before
     page.keyboard.press("ArrowRight")
     assert page.locator(".notice").is_hidden()
