@@ -1,8 +1,8 @@
 """The kernels of PagedAttention, each beside a plain torch twin with the same signature.
 
 Read `reference.py` first: it says what each kernel means. Then, in the order in which a token meets them:
-`store_kv.py`, `paged_decode.py`, `copy_blocks.py`, `gather_blocks.py`. The package knows torch and triton, and nothing
-of pagedviz.
+`store_kv.py`, `paged_decode.py` (whose kernel is `decode_kernel.py`), `copy_blocks.py`, `gather_blocks.py`. The
+package knows torch and triton, and nothing of pagedviz.
 """
 
 import os

@@ -12,6 +12,7 @@ from torch import Tensor
 from kernels import launch
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+EIGHT_BITS = (torch.int8, torch.float8_e4m3fn, torch.float8_e5m2)
 INTEGERS = (torch.int32, torch.int64)
 Blocks = Sequence[int] | Tensor
 
@@ -32,6 +33,19 @@ def tensors(call: str, **named: Tensor) -> None:
             raise ValueError(
                 f"{call}: {name} is on {tensor.device} and {first_name} on {first.device}; they must be on one device"
             )
+
+
+def eight_bits(call: str, q: Tensor, **caches: Tensor) -> None:
+    """Refuse caches of 8-bit numbers of two kinds, or on another device than q, which stays a float."""
+    tensors(call, q=q)
+    first_name, first = next(iter(caches.items()))
+    for name, tensor in caches.items():
+        if tensor.dtype != first.dtype:
+            raise ValueError(
+                f"{call}: {name} is {tensor.dtype} and {first_name} is {first.dtype}; they must be of one dtype"
+            )
+        if tensor.device != q.device:
+            raise ValueError(f"{call}: {name} is on {tensor.device} and q on {q.device}; they must be on one device")
 
 
 def indices(call: str, name: str, index: Tensor, shape: tuple[int, ...], wanted: str, beside: Tensor) -> None:
@@ -87,7 +101,10 @@ def paged_decode(
     """Refuse what `paged_decode` cannot attend to."""
     call = "paged_decode"
     caches(call, k_cache, v_cache)
-    tensors(call, k_cache=k_cache, v_cache=v_cache, q=q)
+    if k_cache.dtype in EIGHT_BITS:
+        eight_bits(call, q, k_cache=k_cache, v_cache=v_cache)
+    else:
+        tensors(call, k_cache=k_cache, v_cache=v_cache, q=q)
     num_blocks, block_size, num_kv_heads, head_dim = k_cache.shape
     if q.ndim != 3 or q.shape[2] != head_dim:
         raise ValueError(f"{call}: q is {list(q.shape)}; it must be [num_seqs, num_heads, {head_dim}]")
@@ -115,13 +132,6 @@ def paged_decode(
                 f"{call}: block_tables names blocks {sorted(set(owned.tolist()))}; "
                 f"the cache has blocks 0 to {num_blocks - 1}"
             )
-
-
-def options(call: str, **given: object) -> None:
-    """Refuse the keywords whose meaning is settled and whose kernels are not written yet."""
-    wanted = [name for name, value in given.items() if value is not None]
-    if wanted:
-        raise NotImplementedError(f"{call}: {', '.join(wanted)} comes with a later piece of work; leave it at None")
 
 
 def blocks(call: str, name: str, ids: Blocks, beside: Tensor) -> Tensor:

@@ -7,17 +7,27 @@ token t of a sequence lives in block block_table[t // block_size], at offset t %
 import torch
 from torch import Tensor
 
-from kernels import checks
+from kernels import check_options, checks
 from kernels.checks import Blocks
 
 
-def dense_attention(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> Tensor:
+def dense_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float | None = None,
+    *,
+    window: int | None = None,
+    softcap: float | None = None,
+) -> Tensor:
     """Attend in float64 over keys and values that lie side by side: the answer that paging must not change.
 
     q [num_queries, num_heads, head_dim]; k, v [num_keys, num_kv_heads, head_dim], any float dtype; query head h reads
     KV head h // (num_heads // num_kv_heads). The queries are the last tokens of the sequence: query i sees the keys up
     to and including num_keys - num_queries + i, and a query that sees none gives zeros. `scale` is 1 / sqrt(head_dim)
-    unless given. Returns float64 [num_queries, num_heads, head_dim]. Raises ValueError on shapes that do not fit.
+    unless given. With `window` W a query sees only the last W of those keys, itself among them; with `softcap` c a
+    score s counts as c * tanh(s / c). Returns float64 [num_queries, num_heads, head_dim]. Raises ValueError on shapes
+    that do not fit.
     """
     if q.ndim != 3 or k.ndim != 3 or k.shape != v.shape or q.shape[2] != k.shape[2] or q.shape[1] % k.shape[1]:
         raise ValueError(
@@ -30,8 +40,12 @@ def dense_attention(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None)
     scale = head_dim**-0.5 if scale is None else scale
     k, v = (x.double().repeat_interleave(num_heads // num_kv_heads, dim=1) for x in (k, v))
     scores = torch.einsum("qhd,khd->hqk", q.double(), k) * scale
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
     last_seen = torch.arange(num_queries, device=q.device) + num_keys - num_queries
     seen = torch.arange(num_keys, device=q.device) <= last_seen[:, None]
+    if window is not None:
+        seen &= torch.arange(num_keys, device=q.device) > last_seen[:, None] - window
     weights = scores.masked_fill(~seen, float("-inf")).softmax(dim=-1)
     out = torch.einsum("hqk,khd->qhd", weights, v)
     return out.masked_fill((last_seen < 0)[:, None, None], 0.0)
@@ -60,7 +74,8 @@ def paged_decode(
     m and the running sum l (Milakov and Gimelshein, arXiv 1805.02867).
     """
     checks.paged_decode(q, k_cache, v_cache, block_tables, seq_lens, tokens_per_tile)
-    checks.options("paged_decode", window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale)
+    check_options.window_and_softcap("paged_decode", window, softcap)
+    check_options.scales("paged_decode", k_cache, k_scale, v_scale)
     num_seqs, num_heads, head_dim = q.shape
     _, block_size, num_kv_heads, _ = k_cache.shape
     scale = head_dim**-0.5 if scale is None else scale
@@ -70,21 +85,37 @@ def paged_decode(
         running_max = torch.full_like(grouped[seq, :, :, 0], float("-inf"))
         running_sum = torch.zeros_like(running_max)
         acc = torch.zeros_like(out[seq])
-        for first in range(0, seq_len, block_size):
+        # The first block that the window shows, if not all of it.
+        shown = 0 if window is None else max(0, seq_len - window) // block_size * block_size
+        for first in range(shown, seq_len, block_size):
             block = int(block_tables[seq, first // block_size])
             mine = min(block_size, seq_len - first)
-            key = k_cache[block, :mine].float()
-            value = v_cache[block, :mine].float()
+            key = dequantized(k_cache, k_scale, block)[:mine]
+            value = dequantized(v_cache, v_scale, block)[:mine]
             score = torch.einsum("hgd,thd->hgt", grouped[seq], key) * scale
+            if softcap is not None:
+                score = softcap * torch.tanh(score / softcap)
+            hidden = 0 if window is None else max(0, seq_len - window - first)
+            score[:, :, :hidden] = float("-inf")
             new_max = torch.maximum(running_max, score.amax(dim=-1))
             weight = torch.exp(score - new_max[..., None])
             shrink = torch.exp(running_max - new_max)
             running_sum = running_sum * shrink + weight.sum(dim=-1)
             running_max = new_max
-            acc = acc * shrink[..., None] + torch.einsum("hgt,thd->hgd", weight, value)
+            acc = acc * shrink[..., None] + torch.einsum("hgt,thd->hgd", weight[:, :, hidden:], value[hidden:])
         if seq_len > 0:
             out[seq] = acc / running_sum[..., None]
     return out.reshape(q.shape).to(q.dtype)
+
+
+def dequantized(cache: Tensor, scale: Tensor | None, block: int) -> Tensor:
+    """Return a block of a cache in float32, [block_size, num_kv_heads, head_dim], each number times its scale.
+
+    `scale` is float32 [num_kv_heads] or [num_blocks, block_size, num_kv_heads], or None for 1.
+    """
+    if scale is None:
+        return cache[block].float()
+    return cache[block].float() * (scale if scale.ndim == 1 else scale[block])[..., None]
 
 
 def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slot_mapping: Tensor) -> None:

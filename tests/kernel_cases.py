@@ -63,6 +63,25 @@ class Batch:
     def check(self, **options: object) -> None:
         assert_near(self.decode(**options), self.expected)
 
+    def own(self, cache: Tensor, row: int, scale: Tensor | None = None) -> Tensor:
+        """What one sequence has in a cache, dequantized: float64 [seq_len, num_kv_heads, head_dim]."""
+        block_size = cache.shape[1]
+        at = torch.arange(int(self.seq_lens[row]), device=cache.device)
+        blocks, offsets = self.block_tables[row].long()[at // block_size], at % block_size
+        numbers = cache.view(torch.uint8)[blocks, offsets].view(cache.dtype).double()
+        return numbers if scale is None else numbers * (scale if scale.ndim == 1 else scale[blocks, offsets])[..., None]
+
+    def dense(self, k_scale: Tensor | None = None, v_scale: Tensor | None = None, **options: object) -> Tensor:
+        """What dense attention answers with these options, float64."""
+        rows = range(len(self.q))
+        kv = [(self.own(self.k_cache, i, k_scale), self.own(self.v_cache, i, v_scale)) for i in rows]
+        return torch.cat([kernels.dense_attention(self.q[i : i + 1], *kv[i], **options) for i in rows])
+
+    def check_options(self, **options: object) -> None:
+        """Compare with dense attention under the same options, but for how the kernel cuts its work."""
+        dense = {name: value for name, value in options.items() if name != "tokens_per_tile"}
+        assert_near(self.decode(**options), self.dense(**dense))
+
 
 def assert_near(got: Tensor, expected: Tensor) -> None:
     tolerance = TOLERANCE[got.dtype]
@@ -130,6 +149,23 @@ def make_batch(
     seq_lens = torch.tensor(shape.lens, dtype=index_dtype)
     where = kernels.device()
     return Batch(q, k_cache, v_cache, table.to(where), seq_lens.to(where), expected.to(where))
+
+
+def quantize(batch: Batch, dtype: torch.dtype, per: str) -> dict[str, Tensor]:
+    """Turn a batch's caches into 8-bit numbers; return scales per "head" or "slot", NaN in the slots of others."""
+    shape = batch.k_cache.shape[2:3] if per == "head" else batch.k_cache.shape[:3]
+    step = 1 / 32 if dtype == torch.int8 else 1.0
+    scales = {name: randn(*shape, seed=seed).abs() * step + step / 2 for seed, name in ((5, "k_scale"), (6, "v_scale"))}
+    if per == "slot":
+        poisoned = batch.k_cache[..., 0].isnan()
+        for scale in scales.values():
+            scale[poisoned] = NAN
+    for name in ("k_cache", "v_cache"):
+        cache = getattr(batch, name).float() / step
+        if dtype == torch.int8:
+            cache = cache.nan_to_num(nan=77).clamp(-128, 127)
+        setattr(batch, name, cache.cpu().to(dtype).to(cache.device))
+    return scales
 
 
 def sparse_memory(tmp_path: Path, elements: int) -> Tensor:

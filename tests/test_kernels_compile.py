@@ -13,21 +13,25 @@ import pytest
 from kernels import launch
 
 POINTERS = {"out", "q", "k", "v", "k_cache", "v_cache", "cache", "packed"}
+FLOAT32_POINTERS = {"lse", "partial", "k_head_scale", "v_head_scale", "k_slot_scale", "v_slot_scale"}
+FLOAT32 = {"score_scale", "softcap_log2e"}
 INDEX_POINTERS = {"block_tables", "seq_lens", "slot_mapping", "source_blocks", "target_blocks", "blocks"}
 
 
-def signature_of(kernel, dtype, index, constants):
+def signature_of(kernel, dtype, index, constants, cached):
     """Type a kernel's arguments as its launcher would: the last stride 1, the others past 2^31 or below by `index`."""
     types = {}
     for name in kernel.arg_names:
         if name in constants:
             types[name] = "constexpr"
+        elif name in FLOAT32_POINTERS:
+            types[name] = "*fp32"
         elif name in POINTERS:
-            types[name] = f"*{dtype}"
+            types[name] = f"*{cached}" if name.endswith("_cache") else f"*{dtype}"
         elif name in INDEX_POINTERS:
             types[name] = f"*{index}"
         else:
-            types[name] = "fp32" if name == "scale_log2e" else index
+            types[name] = "fp32" if name in FLOAT32 else index
     return types
 
 
@@ -38,34 +42,55 @@ def compile_all(dtype):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
+    from kernels.combine_splits import combine_splits_kernel
     from kernels.copy_blocks import copy_blocks_kernel
+    from kernels.decode_kernel import paged_decode_kernel
     from kernels.gather_blocks import gather_blocks_kernel, scatter_blocks_kernel
-    from kernels.paged_decode import paged_decode_kernel
     from kernels.store_kv import store_kv_kernel
 
     half = {"fp32": tl.float32, "fp16": tl.float16, "bf16": tl.bfloat16}[dtype]
     llama = {"NUM_HEADS": 32, "HEADS_PER_KV": 4, "HEAD_DIM": 128, "BLOCK_SIZE": 16}
     odd = {"NUM_HEADS": 17, "HEADS_PER_KV": 17, "HEAD_DIM": 5, "BLOCK_SIZE": 3}
+    tile = {"TILE_HEADS": 16, "TILE_DIM": 128, "TILE_TOKENS": 64, "TILE_LANES": 64, "DOT_TYPE": half}
+    small = {"TILE_HEADS": 32, "TILE_DIM": 16, "TILE_TOKENS": 3, "TILE_LANES": 16, "DOT_TYPE": half}
+    fast = {"NARROW_Q": False, "SOFTCAP": False, "MASK_ALL": False}
+    direct = {"lse": None}
+    by_head = {"k_slot_scale": None, "v_slot_scale": None}
+    unscaled = {**by_head, "k_head_scale": None, "v_head_scale": None}
     decode = [
-        {**llama, "TILE_HEADS": 16, "TILE_DIM": 128, "TILE_TOKENS": 64, "TILE_LANES": 64, "DOT_TYPE": half},
-        {**odd, "TILE_HEADS": 32, "TILE_DIM": 16, "TILE_TOKENS": 3, "TILE_LANES": 16, "DOT_TYPE": half},
+        {**llama, **tile, **fast, **unscaled, **direct},
+        {**odd, **small, **fast, **unscaled, "SOFTCAP": True, "MASK_ALL": True},
+    ]
+    eight_bits = [
+        {**llama, **tile, **fast, **by_head},
+        {**odd, **small, **fast, **direct, "k_head_scale": None, "v_head_scale": None},
+    ]
+    eight_bits = [{**constants, "NARROW_Q": dtype == "bf16"} for constants in eight_bits]
+    if dtype == "bf16":
+        eight_bits = [{**constants, "DOT_TYPE": tl.float16} for constants in eight_bits]
+    combine = [
+        {"NUM_HEADS": 32, "HEAD_DIM": 128, "TILE_SPLITS": 64, "TILE_DIM": 64},
+        {"NUM_HEADS": 17, "HEAD_DIM": 5, "TILE_SPLITS": 2, "TILE_DIM": 8},
     ]
     move = [
         {"NUM_KV_HEADS": 8, "HEAD_DIM": 128, "BLOCK_SIZE": 16, "TILE_ROWS": 8, "TILE_DIM": 128},
         {"NUM_KV_HEADS": 1, "HEAD_DIM": 1, "BLOCK_SIZE": 3, "TILE_ROWS": 1024, "TILE_DIM": 1},
     ]
-    for kernel, all_constants in [
-        (paged_decode_kernel, decode),
-        (store_kv_kernel, move),
-        (copy_blocks_kernel, move),
-        (gather_blocks_kernel, move),
-        (scatter_blocks_kernel, move),
+    for kernel, all_constants, cached in [
+        (paged_decode_kernel, decode, dtype),
+        (paged_decode_kernel, eight_bits, "i8"),
+        (paged_decode_kernel, eight_bits, "fp8e4nv"),
+        (combine_splits_kernel, combine, dtype),
+        (store_kv_kernel, move, dtype),
+        (copy_blocks_kernel, move, dtype),
+        (gather_blocks_kernel, move, dtype),
+        (scatter_blocks_kernel, move, dtype),
     ]:
         for constants, index in zip(all_constants, ("i32", "i64"), strict=True):
             # Triton compiles a stride of 1 into the code, as the launch does.
             ones = {name: 1 for name in kernel.arg_names if name.startswith("stride") and name.endswith("d")}
             constants = constants | ones
-            source = ASTSource(kernel, signature_of(kernel, dtype, index, constants), constants)
+            source = ASTSource(kernel, signature_of(kernel, dtype, index, constants, cached), constants)
             made = triton_compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 2})
             print(f"{kernel.__name__} {dtype} {index} cubin {len(made.asm['cubin'])} bytes")
 
@@ -79,7 +104,7 @@ def test_every_kernel_compiles_for_sm_90(dtype, tmp_path):
     done = subprocess.run(script, capture_output=True, text=True, env=env, cwd=root, timeout=280)
     assert done.returncode == 0, done.stderr[-3000:]
     made = done.stdout.splitlines()
-    assert len(made) == 10
+    assert len(made) == 16
     assert all(int(line.split()[-2]) > 1000 for line in made), made
 
 

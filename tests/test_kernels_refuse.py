@@ -64,11 +64,38 @@ def test_decode_refuses_values_that_lie_outside(message, changes):
     refused(message, **changes)
 
 
-@pytest.mark.parametrize("option", ["window", "softcap", "k_scale", "v_scale"])
-def test_decode_says_which_options_are_still_to_come(option):
-    batch = make_batch(Shape(lens=(5,)))
-    with pytest.raises(NotImplementedError, match=f"paged_decode: {option} comes with a later piece of work"):
-        batch.decode(**{option: 1})
+@pytest.mark.parametrize(
+    ("message", "changes"),
+    [
+        (r"window is 0; it must be at least 1", {"window": lambda _: 0}),
+        (r"softcap is 0.0; it must be above 0", {"softcap": lambda _: 0.0}),
+        (r"softcap is inf; it must be above 0 and finite", {"softcap": lambda _: float("inf")}),
+        (r"softcap is nan; it must be above 0", {"softcap": lambda _: float("nan")}),
+        (r"k_scale is float; it must be a float32 tensor", {"k_scale": lambda _: 0.5}),
+        (r"v_scale is torch.float16; it must be a float32 tensor", {"v_scale": lambda _: randn(2).half()}),
+        (r"k_scale is \[1\]; it must be \[num_kv_heads\] = \[2\] or .* = \[6, 4, 2\]", {"k_scale": lambda _: randn(1)}),
+        (r"v_scale is \[5, 4, 2\]", {"v_scale": lambda _: randn(5, 4, 2)}),
+        (r"v_scale is on meta; it must be on", {"v_scale": lambda _: randn(2).to("meta")}),
+        (
+            r"v_cache is torch.float32 and k_cache is torch.int8; they must be of one dtype",
+            {"k_cache": lambda k: k.to(torch.int8)},
+        ),
+        (
+            r"v_cache is torch.float8_e5m2 and k_cache is torch.float8_e4m3fn; they must be of one dtype",
+            {"k_cache": lambda k: k.to(torch.float8_e4m3fn), "v_cache": lambda v: v.to(torch.float8_e5m2)},
+        ),
+        (
+            r"k_scale is None; int8 caches mean nothing without k_scale and v_scale",
+            {"k_cache": lambda k: k.to(torch.int8), "v_cache": lambda v: v.to(torch.int8)},
+        ),
+        (
+            r"q is torch.int8; it must be float32, float16 or bfloat16",
+            {name: lambda x: x.to(torch.int8) for name in ("q", "k_cache", "v_cache")},
+        ),
+    ],
+)
+def test_decode_refuses_options(message, changes):
+    refused(message, **changes)
 
 
 def test_prefill_says_that_it_is_still_to_come():
