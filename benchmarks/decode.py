@@ -2,9 +2,9 @@
 
     python -m benchmarks.decode [--rounds 15]
 
-bfloat16 queries, head_dim 128, block_size 16, blocks scattered at random. A CUDA graph replays over pools that
-together are larger than the L2 cache; each output is compared with dense attention in float64 before anything is timed. Bytes are
-the K and V that must be read. An error is the largest difference over the largest value of the reference.
+bfloat16 queries, head_dim 128, block_size 16, blocks scattered at random. A CUDA graph replays over pools that together
+are larger than the L2 cache; each output is compared with dense attention in float64 before anything is timed. Bytes
+are the K and V that must be read. An error is the largest difference over the largest value of the reference.
 """
 
 import argparse
