@@ -39,7 +39,7 @@ def lines(
             first, target, last = event.source * size, event.target * size, event.num_slots - 1
             return [
                 f"filled slots {first} … {first + last} → {target} … {target + last}",
-                f"bytes of a block = {_bytes(cache, size)}",
+                f"bytes of a block = {_bytes(cache)}",
             ]
         case events.EntryRewritten():
             return [
@@ -54,16 +54,16 @@ def lines(
         case events.SequenceFreed():
             return [f"free = {len(after.free_blocks)} of {cache.num_blocks - (after.null_block is not None)} blocks"]
         case events.BlockSpilled():
-            return [f"device {event.block} → host {event.host_block}", f"bytes = {_bytes(cache, size)}"]
+            return [f"device {event.block} → host {event.host_block}", f"bytes = {_bytes(cache)}"]
         case events.BlockReloaded():
-            return [f"host {event.host_block} → device {event.block}", f"bytes = {_bytes(cache, size)}"]
+            return [f"host {event.host_block} → device {event.block}", f"bytes = {_bytes(cache)}"]
     numbers = {name: value for name, value in (refused or {}).items() if isinstance(value, int)}
     return [f"{name} = {value}" for name, value in numbers.items()]
 
 
-def _bytes(cache: CacheConfig, num_slots: int) -> str:
-    total = 2 * cache.num_layers * num_slots * cache.num_kv_heads * cache.head_dim * 4
-    return f"2 × {cache.num_layers} × {num_slots} × {cache.num_kv_heads} × {cache.head_dim} × 4 = {total:,}"
+def _bytes(cache: CacheConfig) -> str:
+    factors = (2, cache.num_layers, cache.block_size, cache.num_kv_heads, cache.head_dim, 4)
+    return f"{' × '.join(map(str, factors))} = {cache.bytes_per_block:,}"
 
 
 def _head(queue: tuple[int, ...]) -> str:

@@ -22,6 +22,15 @@ MAX_TOKENS = 1_024  # written by one run, over all sequences
 MAX_TOKEN_CHARACTERS = 64
 MAX_NAME_CHARACTERS = 16
 MAX_SEQUENCES = 256
+RANGES = {  # of the cache's numbers, both ends included; a profile with a null block needs one block more
+    "num_blocks": (1, 8_192),
+    "block_size": (1, 256),
+    "host_blocks": (0, 8_192),
+    "num_layers": (1, 4),
+    "num_heads": (1, 8),
+    "num_kv_heads": (1, 8),
+    "head_dim": (2, 128),
+}
 MAX_CACHE_BYTES = 256 * 2**20  # K and V, all layers, device and host, in float32
 
 
@@ -239,8 +248,9 @@ def cache_from_json(data: Any) -> CacheConfig:
     if not isinstance(profile, str) or profile not in PROFILES:
         raise ScenarioError(f"cache.profile is {_show(profile)}; it must be one of {', '.join(PROFILES)}")
 
-    def number(name: str, low: int, high: int) -> int:
-        return _integer(data, name, f"cache.{name}", getattr(default, name), low, high)
+    def number(name: str, more: int = 0) -> int:
+        low, high = RANGES[name]
+        return _integer(data, name, f"cache.{name}", getattr(default, name), low + more, high)
 
     def switch(name: str) -> bool:
         value = data.get(name, getattr(default, name))
@@ -249,13 +259,13 @@ def cache_from_json(data: Any) -> CacheConfig:
         return value
 
     cache = CacheConfig(
-        num_blocks=number("num_blocks", 2 if PROFILES[profile].null_block else 1, 8_192),
-        block_size=number("block_size", 1, 256),
-        host_blocks=number("host_blocks", 0, 8_192),
-        num_layers=number("num_layers", 1, 4),
-        num_heads=number("num_heads", 1, 8),
-        num_kv_heads=number("num_kv_heads", 1, 8),
-        head_dim=number("head_dim", 2, 128),
+        num_blocks=number("num_blocks", more=PROFILES[profile].null_block),
+        block_size=number("block_size"),
+        host_blocks=number("host_blocks"),
+        num_layers=number("num_layers"),
+        num_heads=number("num_heads"),
+        num_kv_heads=number("num_kv_heads"),
+        head_dim=number("head_dim"),
         profile=profile,
         prefix_caching=switch("prefix_caching"),
         scatter=switch("scatter"),

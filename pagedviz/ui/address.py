@@ -5,6 +5,7 @@ import binascii
 import json
 import re
 import zlib
+from functools import lru_cache
 
 import streamlit as st
 
@@ -35,6 +36,7 @@ def plain(text: str) -> str:
     return re.sub(r"^(?=[#>+=-])|(?<!\w)(?=_)|(?=_(?!\w))|(?=:\w)", r"\\", escaped)
 
 
+@lru_cache(maxsize=64)
 def encode(shown: Scenario) -> str | None:
     """A scenario as a word for the address; None when it is too long for a link."""
     text = json.dumps(shown.to_json(), ensure_ascii=False, separators=(",", ":")).encode()

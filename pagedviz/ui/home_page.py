@@ -4,17 +4,12 @@ from functools import partial
 
 import streamlit as st
 
-from pagedviz import lesson as lessons
 from pagedviz.lesson import Lesson
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.ui import compute, lesson_page, run_panel
 from pagedviz.ui.links import Link, links
 
 SHOWN = "06_copy_on_write"  # the run on the first stage: a fork, a copy, two writers
-
-
-def _lessons() -> list[Lesson]:
-    return [lesson_page.load(name) for name in lessons.names()]
 
 
 def show() -> None:
@@ -35,7 +30,7 @@ def _body(lesson: Lesson) -> ComputedRun:
         )
         links(
             [
-                *(Link(taught.title, f"lesson={taught.name}", note=taught.claim) for taught in _lessons()),
+                *(Link(taught.title, f"lesson={taught.name}", note=taught.claim) for taught in lesson_page.every()),
                 Link("Your sequences", "page=sequences", note="Type text, append, fork, spill, and see where it goes."),
             ],
             key="home-links",

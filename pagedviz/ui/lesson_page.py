@@ -20,6 +20,11 @@ def load(name: str, seed: int | None = None) -> Lesson:
     return lessons.load(name, seed)
 
 
+def every() -> list[Lesson]:
+    """All lessons in order, each with its own seed."""
+    return [load(name) for name in lessons.names()]
+
+
 def show(name: str) -> None:
     seed = address.whole_number("seed", 0, MAX_SEED)
     if seed is None and "seed" in st.query_params:

@@ -42,7 +42,7 @@ def _bar(name: str | None, page: str | None) -> list[Link]:
         Link("pagedviz", "", current=name is None and page is None),
         *(
             Link(lesson.title, f"lesson={lesson.name}", name == lesson.name, lesson.claim, menu="Lessons")
-            for lesson in map(lesson_page.load, lessons.names())
+            for lesson in lesson_page.every()
         ),
         Link("Your sequences", "page=sequences", page == "sequences"),
         Link("Glossary", "page=glossary", page == "glossary"),

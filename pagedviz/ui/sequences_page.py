@@ -132,16 +132,18 @@ def _cache(own: OwnRun) -> None:
     with st.expander("Cache and model", key="own-cache-open"), st.form("own-cache"):
         key = {name: f"own-{name}-{version}" for name in (*now, "seed")}
         st.selectbox("Profile", list(PROFILES), list(PROFILES).index(now["profile"]), key=key["profile"])
-        for label, name, low, high, step in (
-            ("block_size, tokens (1 to 256)", "block_size", 1, 256, 1),
-            ("num_blocks, device (1 to 8,192)", "num_blocks", 1, 8192, 1),
-            ("host_blocks (0 to 8,192)", "host_blocks", 0, 8192, 1),
-            ("num_layers (1 to 4)", "num_layers", 1, 4, 1),
-            ("num_heads, query (1 to 8)", "num_heads", 1, 8, 1),
-            ("num_kv_heads (1 to 8)", "num_kv_heads", 1, 8, 1),
-            ("head_dim, even (2 to 128)", "head_dim", 2, 128, 2),
+        for name, note in (
+            ("block_size", ", tokens"),
+            ("num_blocks", ", device"),
+            ("host_blocks", ""),
+            ("num_layers", ""),
+            ("num_heads", ", query"),
+            ("num_kv_heads", ""),
+            ("head_dim", ", even"),
         ):
-            st.number_input(label, low, high, now[name], step=step, key=key[name])
+            low, high = scenarios.RANGES[name]
+            label = f"{name}{note} ({low:,} to {high:,})"
+            st.number_input(label, low, high, now[name], step=2 if name == "head_dim" else 1, key=key[name])
         st.number_input("seed", 0, MAX_SEED, min(own.scenario.seed, MAX_SEED), key=key["seed"])
         for label, name in (
             ("Shuffle the free queue", "scatter"),
