@@ -39,22 +39,26 @@ def _body() -> ComputedRun:
         _controls(own, view, run)
     with shown:
         run_panel.show_stage(own.name, view, run, start)
-        _progress(own, view, run)
+        with st.container():
+            _progress(own, view, run)
         run_panel.show_charts(KEY, view, run, step)
     return run
 
 
 def _controls(own: OwnRun, view: RunView, run: ComputedRun) -> None:
     st.subheader("Your sequences", anchor=False)
-    if own.message:
-        st.warning(plain(own.message))
-    if own.recorded:
-        _compare(own, view, run)
+    # What comes and goes has a place of its own: without it everything below would move, and stand twice for a moment.
+    with st.container():
+        if own.message:
+            st.warning(plain(own.message))
+        if own.recorded:
+            _compare(own, view, run)
     state = own.state()
     names = list(state.tokens)
     _add(own)
-    if names:
-        _work_on(own, names)
+    with st.container():
+        if names:
+            _work_on(own, names)
     undo, export = st.columns(2)
     undo.button("Undo", on_click=own.undo, disabled=not own.undone, key="own-undo", width="stretch")
     with export:
