@@ -1,5 +1,7 @@
 """The tensors: K and V of every layer, in blocks, on the device and on the host. An event moves what it says."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -25,10 +27,9 @@ class KVCache:
         self.k, self.v = blocks(cache.num_blocks, device), blocks(cache.num_blocks, device)
         self.host_k, self.host_v = blocks(cache.host_blocks, host, pinned), blocks(cache.host_blocks, host, pinned)
 
-    def store(self, layer: int, k: Tensor, v: Tensor, slot: int) -> None:
-        """Write one token's k and v [num_kv_heads, head_dim] into its slot of one layer."""
-        slot_mapping = torch.tensor([slot], device=self.device)
-        kernels.store_kv(k[None], v[None], self.k[layer], self.v[layer], slot_mapping)
+    def store(self, layer: int, k: Tensor, v: Tensor, slots: Sequence[int] | Tensor) -> None:
+        """Write each token's k and v [num_tokens, num_kv_heads, head_dim] into its slot [num_tokens] of one layer."""
+        kernels.store_kv(k, v, self.k[layer], self.v[layer], torch.as_tensor(slots, device=self.device))
 
     def apply(self, event: Event) -> None:
         """Do to the tensors what the event says. What nobody owns afterwards is poisoned."""

@@ -86,7 +86,7 @@ class Runner:
             q, k, v = self.model.qkv(layer, x, event.position)
             for row, value in ((logged.q, q), (logged.k, k), (logged.v, v)):
                 row[layer].append(value)
-            self.kv.store(layer, k, v, event.slot)
+            self.kv.store(layer, k[None], v[None], [event.slot])
             attention, error = self._attend(layer, snapshot)
             errors.append(error)
             x = self.model.after_attention(layer, x, attention[event.seq_id])
