@@ -1,8 +1,8 @@
 """The kernels of PagedAttention, each beside a plain torch twin with the same signature.
 
 Read `reference.py` first: it says what each kernel means. Then, in the order in which a token meets them:
-`store_kv.py`, `paged_decode.py` (whose kernel is `decode_kernel.py`), `copy_blocks.py`, `gather_blocks.py`. The
-package knows torch and triton, and nothing of pagedviz.
+`store_kv.py`, `paged_decode.py` (whose kernel is `decode_kernel.py`), `paged_prefill.py`, `copy_blocks.py`,
+`gather_blocks.py`. The package knows torch and triton, and nothing of pagedviz.
 """
 
 import os
@@ -20,8 +20,10 @@ if not (torch.cuda.is_available() and torch.version.cuda) and "TRITON_INTERPRET"
     os.environ["TRITON_INTERPRET"] = "1"
 
 from kernels.launch import USES_TRITON, backend_name, device
-from kernels.paged_prefill import paged_prefill
 from kernels.reference import dense_attention
+
+# The twin computes everywhere until the kernel is written.
+from kernels.reference_prefill import paged_prefill
 
 if USES_TRITON:
     from kernels.copy_blocks import copy_blocks

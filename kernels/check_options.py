@@ -1,4 +1,4 @@
-"""What `paged_decode` refuses in its options: windows, softcaps, and the scales of 8-bit caches."""
+"""What the calls that attend refuse in their options: windows, softcaps, and the scales of 8-bit caches."""
 
 import torch
 from torch import Tensor

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels import checks, launch
+from kernels import check_moves, launch
 from kernels.checks import Blocks
 
 
@@ -88,7 +88,7 @@ def copy_blocks(k_cache: Tensor, v_cache: Tensor, source_blocks: Blocks, target_
     Example: source_blocks=[3, 3], target_blocks=[5, 8] -> blocks 3, 5 and 8 are alike.
     Source: Kwon et al., section 4.4, arXiv 2309.06180.
     """
-    sources, targets = checks.copy_blocks(k_cache, v_cache, source_blocks, target_blocks)
+    sources, targets = check_moves.copy_blocks(k_cache, v_cache, source_blocks, target_blocks)
     if len(sources) == 0:
         return
     tile = tile_of(k_cache)

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels import checks, launch
+from kernels import check_moves, launch
 from kernels.checks import Blocks
 from kernels.copy_blocks import tile_of, tiles_in_block
 
@@ -92,7 +92,7 @@ def gather_blocks(cache: Tensor, blocks: Blocks, out: Tensor | None = None) -> T
 
     Example: blocks=[7, 2] -> out[0] is block 7, out[1] is block 2.
     """
-    ids, out = checks.gather_blocks(cache, blocks, out)
+    ids, out = check_moves.gather_blocks(cache, blocks, out)
     if len(ids):
         tile = tile_of(cache)
         with launch.launching(cache):
@@ -112,7 +112,7 @@ def scatter_blocks(cache: Tensor, blocks: Blocks, values: Tensor) -> None:
 
     Example: blocks=[7, 2] -> block 7 becomes values[0], block 2 becomes values[1].
     """
-    ids = checks.scatter_blocks(cache, blocks, values)
+    ids = check_moves.scatter_blocks(cache, blocks, values)
     if len(ids):
         tile = tile_of(cache)
         with launch.launching(cache):

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels import check_options, checks, decode_plan, launch
+from kernels import check_attention, check_options, checks, decode_plan, launch
 from kernels.combine_splits import combine_splits
 from kernels.decode_kernel import paged_decode_kernel
 from kernels.decode_plan import SHORTEST_DOT
@@ -65,7 +65,7 @@ def paged_decode(
     Example: block_table=[7, 2], seq_len=6, block_size=4 -> tokens 0 to 3 in block 7, 4 and 5 at offsets 0 and 1 of 2.
     Source: Kwon et al., PagedAttention, arXiv 2309.06180; Dao, FlashAttention-2, arXiv 2307.08691.
     """
-    checks.paged_decode(q, k_cache, v_cache, block_tables, seq_lens, tokens_per_tile)
+    check_attention.paged_decode(q, k_cache, v_cache, block_tables, seq_lens, tokens_per_tile)
     check_options.window_and_softcap("paged_decode", window, softcap)
     check_options.scales("paged_decode", k_cache, k_scale, v_scale)
     num_seqs, num_heads, head_dim = q.shape

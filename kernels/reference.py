@@ -7,7 +7,7 @@ token t of a sequence lives in block block_table[t // block_size], at offset t %
 import torch
 from torch import Tensor
 
-from kernels import check_options, checks
+from kernels import check_attention, check_moves, check_options
 from kernels.checks import Blocks
 
 
@@ -73,7 +73,7 @@ def paged_decode(
     When a block brings a larger score, what was summed before is scaled down to it; the papers call the running maximum
     m and the running sum l (Milakov and Gimelshein, arXiv 1805.02867).
     """
-    checks.paged_decode(q, k_cache, v_cache, block_tables, seq_lens, tokens_per_tile)
+    check_attention.paged_decode(q, k_cache, v_cache, block_tables, seq_lens, tokens_per_tile)
     check_options.window_and_softcap("paged_decode", window, softcap)
     check_options.scales("paged_decode", k_cache, k_scale, v_scale)
     num_seqs, num_heads, head_dim = q.shape
@@ -120,7 +120,7 @@ def dequantized(cache: Tensor, scale: Tensor | None, block: int) -> Tensor:
 
 def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slot_mapping: Tensor) -> None:
     """Write each token's key and value into its slot. Shapes, errors and meaning are those of `kernels.store_kv`."""
-    checks.store_kv(k, v, k_cache, v_cache, slot_mapping)
+    check_moves.store_kv(k, v, k_cache, v_cache, slot_mapping)
     block_size = k_cache.shape[1]
     for token, slot in enumerate(slot_mapping.tolist()):
         if slot >= 0:
@@ -130,7 +130,7 @@ def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slot_mappin
 
 def copy_blocks(k_cache: Tensor, v_cache: Tensor, source_blocks: Blocks, target_blocks: Blocks) -> None:
     """Copy whole blocks, K and V. Shapes, errors and meaning are those of `kernels.copy_blocks`."""
-    sources, targets = checks.copy_blocks(k_cache, v_cache, source_blocks, target_blocks)
+    sources, targets = check_moves.copy_blocks(k_cache, v_cache, source_blocks, target_blocks)
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
         k_cache[target] = k_cache[source]
         v_cache[target] = v_cache[source]
@@ -138,7 +138,7 @@ def copy_blocks(k_cache: Tensor, v_cache: Tensor, source_blocks: Blocks, target_
 
 def gather_blocks(cache: Tensor, blocks: Blocks, out: Tensor | None = None) -> Tensor:
     """Pack scattered blocks side by side. Shapes, errors and meaning are those of `kernels.gather_blocks`."""
-    blocks, out = checks.gather_blocks(cache, blocks, out)
+    blocks, out = check_moves.gather_blocks(cache, blocks, out)
     for i, block in enumerate(blocks.tolist()):
         out[i] = cache[block]
     return out
@@ -146,5 +146,5 @@ def gather_blocks(cache: Tensor, blocks: Blocks, out: Tensor | None = None) -> T
 
 def scatter_blocks(cache: Tensor, blocks: Blocks, values: Tensor) -> None:
     """Put packed blocks back. Shapes, errors and meaning are those of `kernels.scatter_blocks`."""
-    for i, block in enumerate(checks.scatter_blocks(cache, blocks, values).tolist()):
+    for i, block in enumerate(check_moves.scatter_blocks(cache, blocks, values).tolist()):
         cache[block] = values[i]

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels import checks, launch
+from kernels import check_moves, launch
 
 
 @triton.jit
@@ -76,7 +76,7 @@ def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slot_mappin
     Example: block_table=[7, 2], position=5, block_size=4 -> block 2, offset 1 -> slot 2 * 4 + 1 = 9.
     Source: vLLM's reshape_and_cache (Kwon et al., arXiv 2309.06180).
     """
-    checks.store_kv(k, v, k_cache, v_cache, slot_mapping)
+    check_moves.store_kv(k, v, k_cache, v_cache, slot_mapping)
     num_tokens, num_kv_heads, head_dim = k.shape
     if num_tokens == 0:
         return

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import kernels
-from kernels import launch, reference
+from kernels import launch, reference, reference_prefill
 from tests.kernel_cases import Shape, ids, make_batch, randn
+from tests.prefill_cases import make_prefill
 
 on_cpu_only = pytest.mark.skipif(launch.COMPILED, reason="values in GPU tensors are trusted: reading them would wait")
 
@@ -98,12 +99,6 @@ def test_decode_refuses_options(message, changes):
     refused(message, **changes)
 
 
-def test_prefill_says_that_it_is_still_to_come():
-    batch = make_batch(Shape(lens=(5,)))
-    with pytest.raises(NotImplementedError, match="paged_prefill: this kernel comes with a later piece of work"):
-        kernels.paged_prefill(batch.q, batch.k_cache, batch.v_cache, batch.block_tables, batch.seq_lens, ids(0, 1))
-
-
 @pytest.mark.parametrize(
     ("message", "changes"),
     [
@@ -135,3 +130,41 @@ def test_store_refuses_and_changes_nothing(store, message, changes):
 def test_kernel_and_reference_have_one_signature(name):
     assert inspect.signature(getattr(kernels, name)) == inspect.signature(getattr(reference, name))
     assert getattr(kernels, name).__doc__
+
+
+@pytest.mark.parametrize(
+    ("message", "changes"),
+    [
+        (r"q is \[8, 4, 7\]; it must be \[num_tokens, num_heads, 8\]", {"q": lambda q: q[..., :7]}),
+        (r"q has 3 heads and the cache 2 KV heads", {"q": lambda q: q[:, :3]}),
+        (r"q is torch.float16 and k_cache is torch.float32", {"q": lambda q: q.half()}),
+        (r"query_start_loc is torch.float32", {"query_start_loc": lambda s: s.float()}),
+        (r"query_start_loc is \[2\]; it must be \[num_seqs \+ 1\] = \[3\]", {"query_start_loc": lambda s: s[:2]}),
+        (r"query_start_loc is on meta; it must be on", {"query_start_loc": lambda s: s.to("meta")}),
+        (r"block_tables is \[1, 2\]; it must be", {"block_tables": lambda t: t[:1]}),
+        (r"seq_lens is \[\]; it must be \[num_seqs\]", {"seq_lens": lambda n: n[0]}),
+        (r"tokens_per_tile is 0", {"tokens_per_tile": lambda _: 0}),
+        (r"window is 0", {"window": lambda _: 0}),
+        (r"softcap is inf", {"softcap": lambda _: float("inf")}),
+        (r"k_scale is \[1\]", {"k_scale": lambda _: randn(1)}),
+        *(
+            pytest.param(rf"query_start_loc is {listed}; it must start at 0", {"query_start_loc": change}, marks=mark)
+            for mark in (on_cpu_only,)
+            for listed, change in [
+                (r"\[1, 5, 8\]", lambda s: s + ids(1, 0, 0)),
+                (r"\[0, 9, 8\]", lambda s: s + ids(0, 4, 0)),
+                (r"\[0, 5, 9\]", lambda s: s + ids(0, 0, 1)),
+            ]
+        ),
+    ],
+)
+@pytest.mark.parametrize("prefill", [kernels.paged_prefill, reference_prefill.paged_prefill], ids=["kernel", "twin"])
+def test_prefill_refuses(prefill, message, changes):
+    arguments = make_prefill(Shape(lens=(5, 3))).arguments()
+    arguments |= {name: change(arguments.get(name)) for name, change in changes.items()}
+    with pytest.raises(ValueError, match=f"paged_prefill: {message}"):
+        prefill(**arguments)
+
+
+def test_prefill_and_its_twin_have_one_signature():
+    assert inspect.signature(kernels.paged_prefill) == inspect.signature(reference_prefill.paged_prefill)

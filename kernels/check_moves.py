@@ -1,0 +1,101 @@
+"""What the calls that move data refuse: storing tokens, copying, gathering and scattering blocks."""
+
+from collections import Counter
+
+import torch
+from torch import Tensor
+
+from kernels import checks
+from kernels.checks import INTEGERS, Blocks
+
+
+def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slot_mapping: Tensor) -> None:
+    """Refuse what `store_kv` cannot store."""
+    call = "store_kv"
+    checks.caches(call, k_cache, v_cache)
+    checks.tensors(call, k_cache=k_cache, v_cache=v_cache, k=k, v=v)
+    num_blocks, block_size, *token_shape = k_cache.shape
+    for name, tensor in (("k", k), ("v", v)):
+        if tensor.ndim != 3 or list(tensor.shape[1:]) != token_shape or len(tensor) != len(k):
+            raise ValueError(
+                f"{call}: {name} is {list(tensor.shape)}; with k {list(k.shape)} and a cache {list(k_cache.shape)} "
+                f"it must be [num_tokens, {token_shape[0]}, {token_shape[1]}]"
+            )
+    checks.indices(
+        call, "slot_mapping", slot_mapping, (len(k),), f"[num_tokens] = [{len(k)}], one slot per token", k_cache
+    )
+    if slot_mapping.device.type == "cpu" and len(k) and int(slot_mapping.max()) >= num_blocks * block_size:
+        raise ValueError(
+            f"{call}: slot {int(slot_mapping.max())} is outside the cache; {num_blocks} blocks of {block_size} have "
+            f"slots 0 to {num_blocks * block_size - 1}"
+        )
+
+
+def blocks(call: str, name: str, ids: Blocks, beside: Tensor) -> Tensor:
+    """Return block ids as int64 beside the cache; a list or CPU tensor is checked, a tensor on a GPU is trusted."""
+    if isinstance(ids, Tensor):
+        if ids.dtype not in INTEGERS or ids.ndim != 1:
+            raise ValueError(f"{call}: {name} is {ids.dtype} {list(ids.shape)}; it must be int32 or int64, [any]")
+        if ids.is_cuda:
+            return ids.to(device=beside.device, dtype=torch.int64)
+    listed = [int(block) for block in ids]
+    outside = [block for block in listed if not 0 <= block < len(beside)]
+    if outside:
+        raise ValueError(f"{call}: {name} names blocks {outside}; the cache has blocks 0 to {len(beside) - 1}")
+    return torch.tensor(listed, dtype=torch.int64, device=beside.device)
+
+
+def written_once(call: str, name: str, ids: Blocks, read: Blocks = ()) -> None:
+    """Refuse to write one block twice, or one that the same call reads: the programs of a kernel run in no order."""
+    if isinstance(ids, Tensor) and ids.is_cuda:
+        return
+    times = Counter(int(block) for block in ids)
+    twice = sorted(block for block, count in times.items() if count > 1)
+    if twice:
+        raise ValueError(f"{call}: {name} names blocks {twice} more than once; each can be written once per call")
+    both = [] if isinstance(read, Tensor) and read.is_cuda else sorted(times.keys() & {int(block) for block in read})
+    if both:
+        raise ValueError(
+            f"{call}: blocks {both} are both read and written; copy a chain (a to b, b to c) one call after another"
+        )
+
+
+def copy_blocks(k_cache: Tensor, v_cache: Tensor, sources: Blocks, targets: Blocks) -> tuple[Tensor, Tensor]:
+    """Refuse what `copy_blocks` cannot copy; return the ids beside the cache."""
+    call = "copy_blocks"
+    checks.caches(call, k_cache, v_cache)
+    checks.tensors(call, k_cache=k_cache, v_cache=v_cache)
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"{call}: {len(sources)} source_blocks and {len(targets)} target_blocks; they are pairs, so as many of each"
+        )
+    ids = blocks(call, "source_blocks", sources, k_cache), blocks(call, "target_blocks", targets, k_cache)
+    written_once(call, "target_blocks", targets, read=sources)
+    return ids
+
+
+def gather_blocks(from_cache: Tensor, ids: Blocks, out: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Refuse what `gather_blocks` cannot pack; return the ids beside the cache, and the tensor to pack them into."""
+    call = "gather_blocks"
+    checks.cache(call, "cache", from_cache)
+    if out is None:
+        out = from_cache.new_empty(len(ids), *from_cache.shape[1:])
+    packed(call, "out", out, from_cache, ids)
+    return blocks(call, "blocks", ids, from_cache), out
+
+
+def scatter_blocks(to_cache: Tensor, ids: Blocks, values: Tensor) -> Tensor:
+    """Refuse what `scatter_blocks` cannot put back; return the ids beside the cache."""
+    call = "scatter_blocks"
+    checks.cache(call, "cache", to_cache)
+    packed(call, "values", values, to_cache, ids)
+    written_once(call, "blocks", ids)
+    return blocks(call, "blocks", ids, to_cache)
+
+
+def packed(call: str, name: str, tensor: Tensor, beside: Tensor, ids: Blocks) -> None:
+    """Refuse a tensor that is not the named blocks of the cache side by side."""
+    checks.tensors(call, cache=beside, **{name: tensor})
+    wanted = [len(ids), *beside.shape[1:]]
+    if list(tensor.shape) != wanted:
+        raise ValueError(f"{call}: {name} is {list(tensor.shape)}; {len(ids)} blocks of this cache are {wanted}")
