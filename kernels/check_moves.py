@@ -37,12 +37,15 @@ def blocks(call: str, name: str, ids: Blocks, beside: Tensor) -> Tensor:
         if ids.dtype not in INTEGERS or ids.ndim != 1:
             raise ValueError(f"{call}: {name} is {ids.dtype} {list(ids.shape)}; it must be int32 or int64, [any]")
         if ids.is_cuda:
-            return ids.to(device=beside.device, dtype=torch.int64)
+            return ids.to(device=beside.device, dtype=torch.int64).contiguous()
     listed = [int(block) for block in ids]
     outside = [block for block in listed if not 0 <= block < len(beside)]
     if outside:
         raise ValueError(f"{call}: {name} names blocks {outside}; the cache has blocks 0 to {len(beside) - 1}")
-    return torch.tensor(listed, dtype=torch.int64, device=beside.device)
+    if not beside.is_cuda:
+        return torch.tensor(listed, dtype=torch.int64, device=beside.device)
+    # From pinned memory, or the copy would make the CPU wait for all that its stream has still to do.
+    return torch.tensor(listed, dtype=torch.int64, pin_memory=True).to(beside.device, non_blocking=True)
 
 
 def written_once(call: str, name: str, ids: Blocks, read: Blocks = ()) -> None:
@@ -64,7 +67,7 @@ def copy_blocks(k_cache: Tensor, v_cache: Tensor, sources: Blocks, targets: Bloc
     """Refuse what `copy_blocks` cannot copy; return the ids beside the cache."""
     call = "copy_blocks"
     checks.caches(call, k_cache, v_cache)
-    checks.tensors(call, k_cache=k_cache, v_cache=v_cache)
+    checks.tensors(call, eight_bits_too=True, k_cache=k_cache, v_cache=v_cache)
     if len(sources) != len(targets):
         raise ValueError(
             f"{call}: {len(sources)} source_blocks and {len(targets)} target_blocks; they are pairs, so as many of each"
@@ -95,7 +98,7 @@ def scatter_blocks(to_cache: Tensor, ids: Blocks, values: Tensor) -> Tensor:
 
 def packed(call: str, name: str, tensor: Tensor, beside: Tensor, ids: Blocks) -> None:
     """Refuse a tensor that is not the named blocks of the cache side by side."""
-    checks.tensors(call, cache=beside, **{name: tensor})
+    checks.tensors(call, eight_bits_too=True, cache=beside, **{name: tensor})
     wanted = [len(ids), *beside.shape[1:]]
     if list(tensor.shape) != wanted:
         raise ValueError(f"{call}: {name} is {list(tensor.shape)}; {len(ids)} blocks of this cache are {wanted}")

@@ -17,11 +17,12 @@ INTEGERS = (torch.int32, torch.int64)
 Blocks = Sequence[int] | Tensor
 
 
-def tensors(call: str, **named: Tensor) -> None:
+def tensors(call: str, /, *, eight_bits_too: bool = False, **named: Tensor) -> None:
     """Refuse a tensor that has another dtype or device than the first, or that the backend cannot reach."""
     first_name, first = next(iter(named.items()))
-    if first.dtype not in FLOATS:
-        raise ValueError(f"{call}: {first_name} is {first.dtype}; it must be float32, float16 or bfloat16")
+    if first.dtype not in (FLOATS + EIGHT_BITS if eight_bits_too else FLOATS):
+        right = "float32, float16, bfloat16, int8 or float8" if eight_bits_too else "float32, float16 or bfloat16"
+        raise ValueError(f"{call}: {first_name} is {first.dtype}; it must be {right}")
     if launch.COMPILED and not first.is_cuda:
         raise ValueError(f"{call}: {first_name} is on {first.device}; kernels are compiled here, so it must be on cuda")
     for name, tensor in named.items():

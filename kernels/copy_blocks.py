@@ -13,72 +13,55 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels import check_moves, launch
+from kernels.block_rows import offset_of, rows_of, tile_of
 from kernels.checks import Blocks
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def copy_blocks_kernel(
-    k_cache,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    v_cache,  # [num_blocks, block_size, num_kv_heads, head_dim]
+    k_cache,  # [num_blocks, OUTER, INNER, RUN]
+    v_cache,  # [num_blocks, OUTER, INNER, RUN]
     source_blocks,  # [num_pairs]
     target_blocks,  # [num_pairs]
     stride_kb,
-    stride_kt,
-    stride_kh,
-    stride_kd,
+    stride_ko,
+    stride_ki,
+    stride_kr,
     stride_vb,
-    stride_vt,
-    stride_vh,
-    stride_vd,
-    BLOCK_SIZE: tl.constexpr,
-    NUM_KV_HEADS: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
+    stride_vo,
+    stride_vi,
+    stride_vr,
+    num_rows,
+    OUTER: tl.constexpr,
+    INNER: tl.constexpr,
+    RUN: tl.constexpr,
+    STEP: tl.constexpr,
     TILE_ROWS: tl.constexpr,
-    TILE_DIM: tl.constexpr,
+    TILE_RUN: tl.constexpr,
 ):
-    pair = tl.program_id(0)
-    source = tl.load(source_blocks + pair).to(tl.int64)
-    target = tl.load(target_blocks + pair).to(tl.int64)
-    # A row is one head of one token.
-    row = (tl.program_id(1) * TILE_ROWS + tl.arange(0, TILE_ROWS)).to(tl.int64)[:, None]
-    token = row // NUM_KV_HEADS
-    head = row % NUM_KV_HEADS
-    dim = tl.arange(0, TILE_DIM).to(tl.int64)[None, :]
-    real = (token < BLOCK_SIZE) & (dim < HEAD_DIM)
+    row, column, real = tile_of(num_rows, RUN, TILE_ROWS, TILE_RUN)
+    pair = row // (OUTER * INNER)
+    source = tl.load(source_blocks + pair, mask=row < num_rows, other=0)
+    target = tl.load(target_blocks + pair, mask=row < num_rows, other=0)
 
-    inside = token * stride_kt + head * stride_kh + dim * stride_kd
-    key = tl.load(k_cache + source * stride_kb + inside, mask=real)
-    tl.store(k_cache + target * stride_kb + inside, key, mask=real)
+    # Both loads before the stores: twice the bytes under way.
+    at = offset_of(source, row, column, stride_kb, stride_ko, stride_ki, stride_kr, OUTER, INNER, STEP)
+    key = tl.load(k_cache + at, mask=real)
+    at = offset_of(source, row, column, stride_vb, stride_vo, stride_vi, stride_vr, OUTER, INNER, STEP)
+    value = tl.load(v_cache + at, mask=real)
 
-    inside = token * stride_vt + head * stride_vh + dim * stride_vd
-    value = tl.load(v_cache + source * stride_vb + inside, mask=real)
-    tl.store(v_cache + target * stride_vb + inside, value, mask=real)
-
-
-def tile_of(cache: Tensor) -> dict[str, int]:
-    """Return a kernel's constants for moving blocks of this cache: about 4096 elements a program."""
-    _, block_size, num_kv_heads, head_dim = cache.shape
-    tile_dim = triton.next_power_of_2(head_dim)
-    tile_rows = min(triton.next_power_of_2(block_size * num_kv_heads), max(1, 4096 // tile_dim))
-    return {
-        "BLOCK_SIZE": block_size,
-        "NUM_KV_HEADS": num_kv_heads,
-        "HEAD_DIM": head_dim,
-        "TILE_ROWS": tile_rows,
-        "TILE_DIM": tile_dim,
-    }
-
-
-def tiles_in_block(tile: dict[str, int]) -> int:
-    """Return how many programs share one block."""
-    return int(triton.cdiv(tile["BLOCK_SIZE"] * tile["NUM_KV_HEADS"], tile["TILE_ROWS"]))
+    at = offset_of(target, row, column, stride_kb, stride_ko, stride_ki, stride_kr, OUTER, INNER, STEP)
+    tl.store(k_cache + at, key, mask=real)
+    at = offset_of(target, row, column, stride_vb, stride_vo, stride_vi, stride_vr, OUTER, INNER, STEP)
+    tl.store(v_cache + at, value, mask=real)
 
 
 def copy_blocks(k_cache: Tensor, v_cache: Tensor, source_blocks: Blocks, target_blocks: Blocks) -> None:
     """Copy block source_blocks[i] over block target_blocks[i], K and V, bit for bit.
 
-    k_cache, v_cache [num_blocks, block_size, num_kv_heads, head_dim], any strides, float32, float16 or bfloat16;
-    changed in place, in the target blocks only. source_blocks, target_blocks: equally long lists or int32/int64 tensors
+    k_cache, v_cache [num_blocks, block_size, num_kv_heads, head_dim], any strides, float32, float16, bfloat16 or
+    8-bit; changed in place, in the target blocks only. Scales per slot go the same way, as k_scale[..., None] and
+    v_scale[..., None]. source_blocks, target_blocks: equally long lists or int32/int64 tensors
     [num_pairs]; one source may serve many targets, and empty ones copy nothing.
 
     The pairs are copied in no order, so a target may be named once and may not be a source as well: a chain (a to b,
@@ -91,8 +74,14 @@ def copy_blocks(k_cache: Tensor, v_cache: Tensor, source_blocks: Blocks, target_
     sources, targets = check_moves.copy_blocks(k_cache, v_cache, source_blocks, target_blocks)
     if len(sources) == 0:
         return
-    tile = tile_of(k_cache)
+    rows = rows_of(k_cache, v_cache)
     with launch.launching(k_cache):
-        copy_blocks_kernel[len(sources), tiles_in_block(tile)](
-            k_cache, v_cache, sources, targets, *k_cache.stride(), *v_cache.stride(), **tile
+        copy_blocks_kernel[rows.grid(len(sources))](
+            *rows.views,
+            sources,
+            targets,
+            *rows.strides[0],
+            *rows.strides[1],
+            rows.num_rows(len(sources)),
+            **rows.constants,
         )

@@ -13,91 +13,84 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels import check_moves, launch
+from kernels.block_rows import offset_of, rows_of, tile_of
 from kernels.checks import Blocks
-from kernels.copy_blocks import tile_of, tiles_in_block
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def gather_blocks_kernel(
-    cache,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    packed,  # [num_packed, block_size, num_kv_heads, head_dim]
+    cache,  # [num_blocks, OUTER, INNER, RUN]
+    packed,  # [num_packed, OUTER, INNER, RUN]
     blocks,  # [num_packed]
     stride_cb,
-    stride_ct,
-    stride_ch,
-    stride_cd,
+    stride_co,
+    stride_ci,
+    stride_cr,
     stride_pb,
-    stride_pt,
-    stride_ph,
-    stride_pd,
-    BLOCK_SIZE: tl.constexpr,
-    NUM_KV_HEADS: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
+    stride_po,
+    stride_pi,
+    stride_pr,
+    num_rows,
+    OUTER: tl.constexpr,
+    INNER: tl.constexpr,
+    RUN: tl.constexpr,
+    STEP: tl.constexpr,
     TILE_ROWS: tl.constexpr,
-    TILE_DIM: tl.constexpr,
+    TILE_RUN: tl.constexpr,
 ):
-    i = tl.program_id(0).to(tl.int64)
-    block = tl.load(blocks + i).to(tl.int64)
-    # A row is one head of one token.
-    row = (tl.program_id(1) * TILE_ROWS + tl.arange(0, TILE_ROWS)).to(tl.int64)[:, None]
-    token = row // NUM_KV_HEADS
-    head = row % NUM_KV_HEADS
-    dim = tl.arange(0, TILE_DIM).to(tl.int64)[None, :]
-    real = (token < BLOCK_SIZE) & (dim < HEAD_DIM)
-
-    scattered = cache + block * stride_cb + token * stride_ct + head * stride_ch + dim * stride_cd
-    side_by_side = packed + i * stride_pb + token * stride_pt + head * stride_ph + dim * stride_pd
-    tl.store(side_by_side, tl.load(scattered, mask=real), mask=real)
+    row, column, real = tile_of(num_rows, RUN, TILE_ROWS, TILE_RUN)
+    i = row // (OUTER * INNER)
+    block = tl.load(blocks + i, mask=row < num_rows, other=0)
+    scattered = offset_of(block, row, column, stride_cb, stride_co, stride_ci, stride_cr, OUTER, INNER, STEP)
+    side_by_side = offset_of(i, row, column, stride_pb, stride_po, stride_pi, stride_pr, OUTER, INNER, STEP)
+    tl.store(packed + side_by_side, tl.load(cache + scattered, mask=real), mask=real)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def scatter_blocks_kernel(
-    cache,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    packed,  # [num_packed, block_size, num_kv_heads, head_dim]
+    cache,  # [num_blocks, OUTER, INNER, RUN]
+    packed,  # [num_packed, OUTER, INNER, RUN]
     blocks,  # [num_packed]
     stride_cb,
-    stride_ct,
-    stride_ch,
-    stride_cd,
+    stride_co,
+    stride_ci,
+    stride_cr,
     stride_pb,
-    stride_pt,
-    stride_ph,
-    stride_pd,
-    BLOCK_SIZE: tl.constexpr,
-    NUM_KV_HEADS: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
+    stride_po,
+    stride_pi,
+    stride_pr,
+    num_rows,
+    OUTER: tl.constexpr,
+    INNER: tl.constexpr,
+    RUN: tl.constexpr,
+    STEP: tl.constexpr,
     TILE_ROWS: tl.constexpr,
-    TILE_DIM: tl.constexpr,
+    TILE_RUN: tl.constexpr,
 ):
-    i = tl.program_id(0).to(tl.int64)
-    block = tl.load(blocks + i).to(tl.int64)
-    row = (tl.program_id(1) * TILE_ROWS + tl.arange(0, TILE_ROWS)).to(tl.int64)[:, None]
-    token = row // NUM_KV_HEADS
-    head = row % NUM_KV_HEADS
-    dim = tl.arange(0, TILE_DIM).to(tl.int64)[None, :]
-    real = (token < BLOCK_SIZE) & (dim < HEAD_DIM)
-
-    scattered = cache + block * stride_cb + token * stride_ct + head * stride_ch + dim * stride_cd
-    side_by_side = packed + i * stride_pb + token * stride_pt + head * stride_ph + dim * stride_pd
-    tl.store(scattered, tl.load(side_by_side, mask=real), mask=real)
+    row, column, real = tile_of(num_rows, RUN, TILE_ROWS, TILE_RUN)
+    i = row // (OUTER * INNER)
+    block = tl.load(blocks + i, mask=row < num_rows, other=0)
+    scattered = offset_of(block, row, column, stride_cb, stride_co, stride_ci, stride_cr, OUTER, INNER, STEP)
+    side_by_side = offset_of(i, row, column, stride_pb, stride_po, stride_pi, stride_pr, OUTER, INNER, STEP)
+    tl.store(cache + scattered, tl.load(packed + side_by_side, mask=real), mask=real)
 
 
 def gather_blocks(cache: Tensor, blocks: Blocks, out: Tensor | None = None) -> Tensor:
     """Pack the named blocks side by side, bit for bit, so that one transfer can take them to host memory.
 
-    cache [num_blocks, block_size, num_kv_heads, head_dim], any strides, float32, float16 or bfloat16. blocks: a list or
-    int32/int64 tensor [num_packed]; a block may be named twice. `out`, if given, is changed in place: of the shape
-    below and the cache's dtype and device. Returns `out`, or a new tensor, [num_packed, block_size, num_kv_heads,
+    cache [num_blocks, block_size, num_kv_heads, head_dim], any strides, float32, float16, bfloat16 or 8-bit. blocks: a
+    list or int32/int64 tensor [num_packed]; a block may be named twice. `out`, if given, is changed in place: of the
+    shape below and the cache's dtype and device. Returns `out`, or a new tensor, [num_packed, block_size, num_kv_heads,
     head_dim]. Raises ValueError on shapes, dtypes, devices or ids that do not fit; ids that lie on a GPU are trusted.
 
     Example: blocks=[7, 2] -> out[0] is block 7, out[1] is block 2.
     """
     ids, out = check_moves.gather_blocks(cache, blocks, out)
     if len(ids):
-        tile = tile_of(cache)
+        rows = rows_of(cache, out)
         with launch.launching(cache):
-            gather_blocks_kernel[len(ids), tiles_in_block(tile)](
-                cache, out, ids, *cache.stride(), *out.stride(), **tile
+            gather_blocks_kernel[rows.grid(len(ids))](
+                *rows.views, ids, *rows.strides[0], *rows.strides[1], rows.num_rows(len(ids)), **rows.constants
             )
     return out
 
@@ -105,17 +98,17 @@ def gather_blocks(cache: Tensor, blocks: Blocks, out: Tensor | None = None) -> T
 def scatter_blocks(cache: Tensor, blocks: Blocks, values: Tensor) -> None:
     """Put packed blocks back into the named blocks of the cache, bit for bit: the way back from `gather_blocks`.
 
-    cache [num_blocks, block_size, num_kv_heads, head_dim], any strides, float32, float16 or bfloat16; changed in place,
-    in the named blocks only. blocks: a list or int32/int64 tensor [num_packed], each block once. values [num_packed,
-    block_size, num_kv_heads, head_dim], of the cache's dtype and device. Raises ValueError on shapes, dtypes, devices
-    or ids that do not fit, and on a block named twice; ids that lie on a GPU are trusted.
+    cache [num_blocks, block_size, num_kv_heads, head_dim], any strides, float32, float16, bfloat16 or 8-bit; changed in
+    place, in the named blocks only. blocks: a list or int32/int64 tensor [num_packed], each block once. values
+    [num_packed, block_size, num_kv_heads, head_dim], of the cache's dtype and device. Raises ValueError on shapes,
+    dtypes, devices or ids that do not fit, and on a block named twice; ids that lie on a GPU are trusted.
 
     Example: blocks=[7, 2] -> block 7 becomes values[0], block 2 becomes values[1].
     """
     ids = check_moves.scatter_blocks(cache, blocks, values)
     if len(ids):
-        tile = tile_of(cache)
+        rows = rows_of(cache, values)
         with launch.launching(cache):
-            scatter_blocks_kernel[len(ids), tiles_in_block(tile)](
-                cache, values, ids, *cache.stride(), *values.stride(), **tile
+            scatter_blocks_kernel[rows.grid(len(ids))](
+                *rows.views, ids, *rows.strides[0], *rows.strides[1], rows.num_rows(len(ids)), **rows.constants
             )

@@ -4,7 +4,12 @@ import pytest
 import torch
 
 import kernels
+from kernels import reference
+from kernels.block_rows import rows_of
+from kernels.checks import EIGHT_BITS
 from tests.kernel_cases import DTYPES, assert_same_bits, ids, on_gpu, random_bits, sparse_memory
+
+ALL_DTYPES = [*DTYPES, *EIGHT_BITS]
 
 
 def two_caches(num_blocks=6, block_size=4, kv_heads=2, head_dim=8, dtype=torch.float32):
@@ -22,7 +27,7 @@ def check_copy(k_cache, v_cache, sources, targets):
     assert_same_bits(v_cache, v_expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", ALL_DTYPES, ids=str)
 def test_copy_moves_every_bit_of_k_and_v(dtype):
     check_copy(*two_caches(dtype=dtype), [3, 0], [5, 1])
 
@@ -100,14 +105,24 @@ def test_gather_packs_blocks_in_the_order_named():
     assert_same_bits(packed, cache[[5, 0, 5]])
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", ALL_DTYPES, ids=str)
 def test_spill_and_reload_give_every_bit_back(dtype):
     cache, _ = two_caches(dtype=dtype)
     before = cache.clone()
     packed = kernels.gather_blocks(cache, ids(4, 1, dtype=torch.int32))
-    cache[[4, 1]] = 0
+    for block in (4, 1):
+        cache[block].zero_()
     kernels.scatter_blocks(cache, [4, 1], packed)
     assert_same_bits(cache, before)
+
+
+def test_copy_takes_scales_per_slot_as_one_number_a_head():
+    k_scale, v_scale = random_bits(6, 4, 3), random_bits(6, 4, 3).flip(0).contiguous()
+    before = k_scale.clone(), v_scale.clone()
+    kernels.copy_blocks(k_scale[..., None], v_scale[..., None], [3], [1])
+    for scale, old in zip((k_scale, v_scale), before, strict=True):
+        assert_same_bits(scale[1], old[3])
+        assert_same_bits(scale[[0, 2, 3, 4, 5]], old[[0, 2, 3, 4, 5]])
 
 
 def test_reload_may_use_other_blocks_than_the_spill():
@@ -129,6 +144,53 @@ def test_gather_and_scatter_take_any_shape_and_strides(block_size, kv_heads, hea
     cache[[3, 0]] = 0
     kernels.scatter_blocks(cache, [3, 0], out)
     assert_same_bits(pool, before)
+
+
+LAYOUTS = {
+    "plain": (lambda: random_bits(6, 4, 2, 8), (1, 1, 32)),
+    "K and V of a block side by side": (lambda: random_bits(6, 2, 4, 2, 8)[:, 1], (1, 1, 32)),
+    "K and V of a token side by side": (lambda: random_bits(6, 4, 2, 2, 8)[:, :, 1], (1, 4, 8)),
+    "heads before tokens": (lambda: random_bits(6, 2, 4, 8).transpose(1, 2), (1, 1, 32)),
+    "every second token": (lambda: random_bits(6, 8, 2, 8)[:, ::2], (1, 4, 8)),
+    "a part of every head": (lambda: random_bits(6, 4, 2, 12)[..., :8], (1, 8, 4)),
+    "a part of some heads": (lambda: random_bits(6, 4, 3, 12)[:, :, :2, :8], (4, 2, 4)),
+    "every second number": (lambda: random_bits(6, 4, 2, 16)[..., ::2], (1, 1, 64)),
+    "dims before tokens": (lambda: random_bits(6, 2, 8, 4).permute(0, 3, 1, 2), (1, 1, 32)),
+    "not where 16 bytes begin": (lambda: random_bits(6 * 64 + 1)[1:].view(6, 4, 2, 8), (1, 1, 64)),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_blocks_move_in_runs_as_long_and_units_as_wide_as_the_layout_allows(layout):
+    """The constants are OUTER, INNER and RUN: how many rows of a block, and how many integers side by side."""
+    make, shape = LAYOUTS[layout]
+    cache = make()
+    constants = rows_of(cache, cache).constants
+    assert (constants["OUTER"], constants["INNER"], constants["RUN"]) == shape
+    other = make()
+    check_copy(cache, other, [5, 1], [0, 2])
+    before = cache.clone()
+    packed = kernels.gather_blocks(cache, [3, 0])
+    assert_same_bits(packed, before[[3, 0]])
+    cache[[3, 0]] = 0
+    kernels.scatter_blocks(cache, [3, 0], packed)
+    assert_same_bits(cache, before)
+
+
+def test_two_layouts_in_one_call_meet_at_what_both_allow():
+    rows = rows_of(random_bits(6, 4, 2, 8), random_bits(6, 2, 4, 8).transpose(1, 2))
+    assert [rows.constants[name] for name in ("OUTER", "INNER", "RUN")] == [4, 2, 4]
+    check_copy(random_bits(6, 4, 2, 8), random_bits(6, 2, 4, 8).transpose(1, 2), [5, 1], [0, 2])
+
+
+@pytest.mark.parametrize("dtype", ALL_DTYPES, ids=str)
+def test_reference_moves_what_the_kernels_move(dtype):
+    ours, theirs = two_caches(dtype=dtype), two_caches(dtype=dtype)
+    for moves, (k_cache, v_cache) in ((kernels, ours), (reference, theirs)):
+        moves.copy_blocks(k_cache, v_cache, [3, 3], [5, 1])
+        moves.scatter_blocks(k_cache, [0, 2], moves.gather_blocks(v_cache, [4, 5]))
+    for one, other in zip(ours, theirs, strict=True):
+        assert_same_bits(one, other)
 
 
 def test_gather_and_scatter_of_nothing_do_nothing():
@@ -178,7 +240,17 @@ def test_offsets_past_two_billion_elements_do_not_wrap(tmp_path):
 
 
 @on_gpu
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_ids_on_the_gpu_may_have_any_stride():
+    """A CPU's ids are listed and checked; a GPU's are read by the kernel where they lie."""
+    k_cache, v_cache = two_caches()
+    pairs = ids(3, 5, 0, 1).view(2, 2)
+    check_copy(k_cache, v_cache, pairs[:, 0], pairs[:, 1])
+    before = k_cache.clone()
+    assert_same_bits(kernels.gather_blocks(k_cache, pairs[:, 1].int()), before[[5, 1]])
+
+
+@on_gpu
+@pytest.mark.parametrize("dtype", ALL_DTYPES, ids=str)
 @pytest.mark.parametrize("head_dim", [8, 80, 128, 256, 576])
 @pytest.mark.parametrize("block_size", [1, 3, 16, 64, 256])
 def test_every_bit_moves_over_the_wide_matrix(dtype, head_dim, block_size):
@@ -187,7 +259,7 @@ def test_every_bit_moves_over_the_wide_matrix(dtype, head_dim, block_size):
     check_copy(k_cache, v_cache, order[:20], order[20:])
     before = k_cache.clone()
     packed = kernels.gather_blocks(k_cache, order)
-    assert_same_bits(packed, before[order])
+    assert_same_bits(packed.view(torch.uint8), before.view(torch.uint8)[order])
     k_cache.zero_()
     kernels.scatter_blocks(k_cache, order, packed)
     assert_same_bits(k_cache, before)

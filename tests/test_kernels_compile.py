@@ -72,23 +72,27 @@ def compile_all(dtype):
         {"NUM_HEADS": 32, "HEAD_DIM": 128, "TILE_SPLITS": 64, "TILE_DIM": 64},
         {"NUM_HEADS": 17, "HEAD_DIM": 5, "TILE_SPLITS": 2, "TILE_DIM": 8},
     ]
-    move = [
+    store = [
         {"NUM_KV_HEADS": 8, "HEAD_DIM": 128, "BLOCK_SIZE": 16, "TILE_ROWS": 8, "TILE_DIM": 128},
         {"NUM_KV_HEADS": 1, "HEAD_DIM": 1, "BLOCK_SIZE": 3, "TILE_ROWS": 1024, "TILE_DIM": 1},
+    ]
+    move = [
+        {"OUTER": 1, "INNER": 1, "RUN": 4096, "STEP": 2, "TILE_ROWS": 1, "TILE_RUN": 1024},
+        {"OUTER": 3, "INNER": 17, "RUN": 5, "STEP": 1, "TILE_ROWS": 128, "TILE_RUN": 8},
     ]
     for kernel, all_constants, cached in [
         (paged_decode_kernel, decode, dtype),
         (paged_decode_kernel, eight_bits, "i8"),
         (paged_decode_kernel, eight_bits, "fp8e4nv"),
         (combine_splits_kernel, combine, dtype),
-        (store_kv_kernel, move, dtype),
+        (store_kv_kernel, store, dtype),
         (copy_blocks_kernel, move, dtype),
         (gather_blocks_kernel, move, dtype),
         (scatter_blocks_kernel, move, dtype),
     ]:
         for constants, index in zip(all_constants, ("i32", "i64"), strict=True):
             # Triton compiles a stride of 1 into the code, as the launch does.
-            ones = {name: 1 for name in kernel.arg_names if name.startswith("stride") and name.endswith("d")}
+            ones = {name: 1 for name in kernel.arg_names if name.startswith("stride") and name[-1] in "dr"}
             constants = constants | ones
             source = ASTSource(kernel, signature_of(kernel, dtype, index, constants, cached), constants)
             made = triton_compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 2})
