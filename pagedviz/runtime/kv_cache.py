@@ -1,6 +1,6 @@
 """The tensors: K and V of every layer, in blocks, on the device and on the host. An event moves what it says."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -8,6 +8,7 @@ from torch import Tensor
 import kernels
 from pagedviz.engine.events import BlockCopied, BlockFreed, BlockReloaded, BlockSpilled, Event
 from pagedviz.engine.snapshot import Snapshot
+from pagedviz.runtime.transfers import Transfers, host_blocks
 from pagedviz.scenario import CacheConfig
 
 POISON = float("nan")  # what a slot holds that nobody owns: whoever reads it is found out
@@ -15,49 +16,52 @@ POISON = float("nan")  # what a slot holds that nobody owns: whoever reads it is
 
 class KVCache:
     """`k` and `v` are [num_layers, num_blocks, block_size, num_kv_heads, head_dim] float32 on the device; `host_k` and
-    `host_v` the same on the host, with host_blocks blocks. One block id is the same slab in every layer."""
+    `host_v` the same on the host, with host_blocks blocks. One block id is the same slab in every layer.
+
+    Spills and reloads go on beside the computation: `claim` device blocks before a kernel reads them."""
 
     def __init__(self, cache: CacheConfig, device: torch.device) -> None:
-        def blocks(count: int, where: torch.device, pinned: bool = False) -> Tensor:
-            shape = (cache.num_layers, count, cache.block_size, cache.num_kv_heads, cache.head_dim)
-            return torch.full(shape, POISON, device=where, pin_memory=pinned)
-
-        host, pinned = torch.device("cpu"), device.type == "cuda"
+        shape = (cache.num_layers, cache.num_blocks, cache.block_size, cache.num_kv_heads, cache.head_dim)
         self.device = device
-        self.k, self.v = blocks(cache.num_blocks, device), blocks(cache.num_blocks, device)
-        self.host_k, self.host_v = blocks(cache.host_blocks, host, pinned), blocks(cache.host_blocks, host, pinned)
+        self.k, self.v = torch.full(shape, POISON, device=device), torch.full(shape, POISON, device=device)
+        self.host_k, self.host_v = (host_blocks(cache.host_blocks, like, POISON) for like in (self.k, self.v))
+        self.transfers = Transfers(((self.k, self.host_k), (self.v, self.host_v)), POISON)
+
+    def claim(self, blocks: Iterable[int]) -> None:
+        """Make the computation wait until these blocks are whole on the device: before a kernel reads them."""
+        self.transfers.claim(blocks)
 
     def store(self, layer: int, k: Tensor, v: Tensor, slots: Sequence[int] | Tensor) -> None:
         """Write each token's k and v [num_tokens, num_kv_heads, head_dim] into its slot [num_tokens] of one layer."""
+        self.claim({int(slot) // self.k.shape[2] for slot in slots})
         kernels.store_kv(k, v, self.k[layer], self.v[layer], torch.as_tensor(slots, device=self.device))
 
     def apply(self, event: Event) -> None:
         """Do to the tensors what the event says. What nobody owns afterwards is poisoned."""
         match event:
             case BlockCopied():
+                self.claim((event.source, event.target))
                 for k, v in zip(self.k, self.v, strict=True):
                     kernels.copy_blocks(k, v, [event.source], [event.target])
             case BlockSpilled():
-                for device, host in ((self.k, self.host_k), (self.v, self.host_v)):
-                    for layer in range(len(device)):
-                        host[layer, event.host_block].copy_(kernels.gather_blocks(device[layer], [event.block])[0])
-                    device[:, event.block] = POISON
+                self.transfers.spill([event.block], [event.host_block])
             case BlockReloaded():
-                for device, host in ((self.k, self.host_k), (self.v, self.host_v)):
-                    for layer in range(len(device)):
-                        values = host[layer, event.host_block].to(self.device)
-                        kernels.scatter_blocks(device[layer], [event.block], values[None])
-                    host[:, event.host_block] = POISON
+                self.transfers.reload([event.host_block], [event.block])
+            case BlockFreed(where="device"):
+                self.claim((event.block,))
+                self.k[:, event.block] = POISON
+                self.v[:, event.block] = POISON
             case BlockFreed():
-                k, v = (self.k, self.v) if event.where == "device" else (self.host_k, self.host_v)
-                k[:, event.block] = POISON
-                v[:, event.block] = POISON
+                self.transfers.forget([event.block])
 
     def read(self, snapshot: Snapshot, seq_id: str) -> tuple[Tensor, Tensor]:
         """A sequence's K and V through its table, block by block, wherever each block is.
 
         Returns two tensors [num_layers, seq_len, num_kv_heads, head_dim] on the device.
         """
+        self.claim(block for block in snapshot.block_tables[seq_id] if block is not None)
+        if any(block is not None for block in snapshot.host_tables[seq_id]):
+            self.transfers.wait_for_host()
         rows = zip(snapshot.block_tables[seq_id], snapshot.host_tables[seq_id], strict=True)
         places = [(self.k, self.v, b) if b is not None else (self.host_k, self.host_v, h) for b, h in rows]
         seq_len = snapshot.seq_len(seq_id)
@@ -67,6 +71,8 @@ class KVCache:
 
     def unpoisoned(self, snapshot: Snapshot) -> list[str]:
         """A sentence for each block that holds a number in a slot that nobody owns."""
+        self.transfers.claim()
+        self.transfers.wait_for_host()
         wrong = []
         for where, k, v, tables in (
             ("device", self.k, self.v, snapshot.block_tables),

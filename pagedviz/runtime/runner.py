@@ -12,6 +12,7 @@ from pagedviz.engine import invariants
 from pagedviz.engine.events import TokenWritten
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import Happening, Player
+from pagedviz.runtime.decode_graph import DecodeGraphs
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import KVLog
 from pagedviz.runtime.toy_model import ToyModel
@@ -32,6 +33,7 @@ class Runner:
         self.device = kernels.device()
         self.model = ToyModel(cache, seed, self.device)
         self.kv = KVCache(cache, self.device)
+        self.decode = DecodeGraphs()
         self.log = KVLog(cache.num_layers)
         self.player = Player(cache, seed, self._sample)
 
@@ -104,9 +106,10 @@ class Runner:
         width = max(len(snapshot.block_tables[s]) for s in seq_ids)
         padding = -1 if snapshot.null_block is None else snapshot.null_block
         rows = [list(snapshot.block_tables[s]) for s in seq_ids]
+        self.kv.claim(block for row in rows for block in row if block is not None)
         block_tables = torch.tensor([row + [padding] * (width - len(row)) for row in rows], dtype=torch.int32)
         seq_lens = torch.tensor([snapshot.seq_len(s) for s in seq_ids], dtype=torch.int32)
-        paged = kernels.paged_decode(
+        paged = self.decode(
             torch.stack([self.log.sequences[s].q[layer][-1] for s in seq_ids]),
             self.kv.k[layer],
             self.kv.v[layer],

@@ -1,0 +1,83 @@
+"""paged_decode as CUDA graphs: a call that comes again with the same shapes is replayed, not launched anew.
+
+A graph holds addresses and shapes, no numbers: queries, tables and lengths are copied to where it looks for them, and
+how the kernel cuts its work follows from shapes alone, so a graph captured at one length is right at any other.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import kernels
+
+MOST_GRAPHS = 16  # kept by one run; the one that was not used for longest goes first
+
+
+class DecodeGraphs:
+    """Call it like `kernels.paged_decode`: of each kind of call the first is eager, the second captured, then replayed.
+
+    A kind is everything but the numbers in q, block_tables and seq_lens: their shapes and dtypes, where the caches and
+    scales lie, and the options. Where nothing is compiled every call goes to the kernel.
+    """
+
+    def __init__(self) -> None:
+        self.seen: OrderedDict[Hashable, DecodeGraph | None] = OrderedDict()
+
+    def __call__(
+        self, q: Tensor, k_cache: Tensor, v_cache: Tensor, block_tables: Tensor, seq_lens: Tensor, **options: Any
+    ) -> Tensor:
+        if not q.is_cuda or MOST_GRAPHS == 0:
+            return kernels.paged_decode(q, k_cache, v_cache, block_tables, seq_lens, **options)
+        inputs = [(x.shape, x.dtype) for x in (q, block_tables, seq_lens)]
+        kind = (*inputs, *map(_place, (k_cache, v_cache, *options.values())), *options)
+        if kind not in self.seen:
+            self.seen[kind] = None
+            if len(self.seen) > MOST_GRAPHS:
+                self.seen.popitem(last=False)
+            return kernels.paged_decode(q, k_cache, v_cache, block_tables, seq_lens, **options)
+        self.seen.move_to_end(kind)
+        graph = self.seen[kind] or DecodeGraph(q, k_cache, v_cache, block_tables, seq_lens, **options)
+        self.seen[kind] = graph
+        return graph.replay(q, block_tables, seq_lens)
+
+
+class DecodeGraph:
+    """One captured call. It refers to the caches by address only: a run that closes frees them."""
+
+    def __init__(
+        self, q: Tensor, k_cache: Tensor, v_cache: Tensor, block_tables: Tensor, seq_lens: Tensor, **options: Any
+    ) -> None:
+        # Contiguous copies in memory of their own, of the first numbers that come.
+        self.inputs = [x.clone(memory_format=torch.contiguous_format) for x in (q, block_tables, seq_lens)]
+        q, block_tables, seq_lens = self.inputs
+
+        def call() -> Tensor:
+            return kernels.paged_decode(q, k_cache, v_cache, block_tables, seq_lens, **options)
+
+        # Once outside the graph: whatever Triton has still to compile or load for these addresses happens here.
+        call()
+        self.graph = torch.cuda.CUDAGraph()
+        # Captured by hand, as `torch.cuda.graph` waits for the whole GPU and empties the allocator's cache before.
+        stream = torch.cuda.Stream(q.device)  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(stream):
+            # Only what this thread does is held to what a capture allows.
+            self.graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                self.out = call()
+            finally:
+                self.graph.capture_end()
+
+    def replay(self, *inputs: Tensor) -> Tensor:
+        """Compute with these q, block_tables and seq_lens; the result is the caller's own."""
+        for static, given in zip(self.inputs, inputs, strict=True):
+            static.copy_(given)
+        self.graph.replay()
+        return self.out.clone()
+
+
+def _place(x: Any) -> Hashable:
+    """What a graph holds of an argument that is not copied: a tensor's address and layout, or the value itself."""
+    return (x.data_ptr(), x.shape, x.stride(), x.dtype) if isinstance(x, Tensor) else x

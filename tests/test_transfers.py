@@ -1,0 +1,305 @@
+"""Blocks spill and reload beside the computation, and no block is used while a copy still reads or fills it.
+
+On a GPU one of the two streams is held back, and what must wait for it is launched at once: without the event between
+them it would be too early, and the numbers would tell.
+"""
+
+import pytest
+import torch
+
+import kernels
+from pagedviz.engine.events import BlockCopied, BlockFreed, BlockReloaded, BlockSpilled
+from pagedviz.runtime.kv_cache import KVCache
+from pagedviz.runtime.transfers import Transfers, host_blocks
+from pagedviz.scenario import CacheConfig
+from tests.kernel_cases import NAN, assert_same_bits, on_gpu, random_bits
+
+LAYERS, BLOCKS, HOST_BLOCKS, BLOCK = 3, 6, 4, (4, 2, 8)
+
+
+def make(poison=NAN):
+    """K and V of random bits on the device, nothing on the host."""
+    device = [random_bits(LAYERS, BLOCKS, *BLOCK), random_bits(LAYERS, BLOCKS, *BLOCK).flip(0).contiguous()]
+    return Transfers([(x, host_blocks(HOST_BLOCKS, x, NAN)) for x in device], poison)
+
+
+def sides(transfers):
+    """What the device and the host hold when everything has arrived, each [2, layers, blocks, ...], on the CPU."""
+    transfers.claim()
+    transfers.wait_for_host()
+    return torch.stack([x.cpu() for x, _ in transfers.pairs]), torch.stack([x for _, x in transfers.pairs])
+
+
+def hold(stream):
+    """Keep a stream busy for about a tenth of a second."""
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(200_000_000)
+
+
+def holding_transfers(poison=NAN):
+    transfers = make(poison)
+    before = sides(transfers)[0]
+    torch.cuda.synchronize()
+    hold(transfers.stream)
+    return transfers, before
+
+
+def holding_compute(poison=NAN):
+    transfers = make(poison)
+    before = sides(transfers)[0]
+    torch.cuda.synchronize()
+    hold(torch.cuda.current_stream())
+    return transfers, before
+
+
+# --- what moves ---
+
+
+def test_spill_takes_every_layer_of_every_block_and_leaves_poison_behind():
+    transfers = make()
+    before = sides(transfers)[0]
+    transfers.spill([5, 1, 2], [3, 0, 2])
+    device, host = sides(transfers)
+    assert_same_bits(host[:, :, [3, 0, 2]], before[:, :, [5, 1, 2]])
+    assert host[:, :, 1].isnan().all()
+    assert device[:, :, [5, 1, 2]].isnan().all()
+    assert_same_bits(device[:, :, [0, 3, 4]], before[:, :, [0, 3, 4]])
+
+
+def test_reload_brings_every_bit_back_to_other_blocks_and_leaves_poison_behind():
+    transfers = make()
+    before = sides(transfers)[0]
+    transfers.spill([5, 1, 2], [3, 0, 2])
+    transfers.reload([0, 3], [5, 4])
+    device, host = sides(transfers)
+    assert_same_bits(device[:, :, [5, 4]], before[:, :, [1, 5]])
+    assert_same_bits(device[:, :, [0, 3]], before[:, :, [0, 3]])
+    assert host[:, :, [0, 1, 3]].isnan().all()
+    assert_same_bits(host[:, :, 2], before[:, :, 2])
+
+
+def test_without_poison_what_is_left_behind_stays():
+    transfers = make(poison=None)
+    before = sides(transfers)[0]
+    transfers.spill([5], [3])
+    transfers.reload([3], [0])
+    transfers.forget([3])
+    device, host = sides(transfers)
+    assert_same_bits(device[:, :, [5, 0]], before[:, :, [5, 5]])
+    assert_same_bits(host[:, :, 3], before[:, :, 5])
+
+
+def test_layers_of_a_host_block_lie_side_by_side():
+    memory = host_blocks(HOST_BLOCKS, random_bits(LAYERS, BLOCKS, *BLOCK))
+    assert memory.shape == (LAYERS, HOST_BLOCKS, *BLOCK)
+    assert memory[:, 2].is_contiguous()
+    assert memory.is_pinned() == (kernels.device().type == "cuda")
+
+
+# --- what waits for what ---
+
+
+@on_gpu
+def test_a_spilled_block_is_not_overwritten_before_it_was_read():
+    transfers, before = holding_transfers(poison=None)
+    transfers.spill([2], [1])
+    transfers.claim([2])
+    for device, _ in transfers.pairs:
+        device[:, 2] = 7.0
+    device, host = sides(transfers)
+    assert_same_bits(host[:, :, 1], before[:, :, 2])
+    assert (device[:, :, 2] == 7.0).all()
+
+
+@on_gpu
+def test_a_poisoned_block_that_is_reused_at_once_keeps_what_its_new_owner_wrote():
+    transfers, before = holding_transfers()
+    transfers.spill([2], [1])
+    transfers.claim([2])
+    for device, _ in transfers.pairs:
+        device[:, 2] = 7.0
+    device, host = sides(transfers)
+    assert_same_bits(host[:, :, 1], before[:, :, 2])
+    assert (device[:, :, 2] == 7.0).all()
+
+
+@on_gpu
+def test_a_spill_waits_for_what_was_written_before():
+    transfers, _ = holding_compute()
+    for device, _ in transfers.pairs:
+        device[:, 2] = 7.0
+    transfers.spill([2], [1])
+    assert (sides(transfers)[1][:, :, 1] == 7.0).all()
+
+
+@on_gpu
+def test_a_reloaded_block_is_not_read_before_it_has_arrived():
+    transfers, before = holding_transfers()
+    transfers.spill([2], [1])
+    transfers.reload([1], [4])
+    transfers.claim([4])
+    read = torch.stack([device[:, 4].clone() for device, _ in transfers.pairs])
+    assert_same_bits(read.cpu(), before[:, :, 2])
+
+
+@on_gpu
+def test_a_reload_waits_for_what_still_reads_its_block():
+    transfers, before = holding_compute()
+    read = torch.stack([device[:, 4].clone() for device, _ in transfers.pairs])
+    transfers.reload([1], [4])
+    assert_same_bits(read.cpu(), before[:, :, 4])
+    assert sides(transfers)[0][:, :, 4].isnan().all()
+
+
+@on_gpu
+def test_a_host_block_is_neither_poisoned_nor_overwritten_before_it_was_read():
+    for poison in (NAN, None):
+        transfers, before = holding_transfers(poison)
+        transfers.spill([2], [1])
+        transfers.reload([1], [4])
+        transfers.spill([3], [1])
+        device, host = sides(transfers)
+        assert_same_bits(device[:, :, 4], before[:, :, 2])
+        assert_same_bits(host[:, :, 1], before[:, :, 3])
+
+
+@on_gpu
+def test_the_cpu_reads_a_host_block_after_it_has_arrived():
+    transfers, before = holding_transfers()
+    transfers.spill([2], [1])
+    transfers.wait_for_host()
+    assert_same_bits(torch.stack([host[:, 1] for _, host in transfers.pairs]), before[:, :, 2])
+
+
+@on_gpu
+def test_a_host_block_forgotten_at_once_is_poisoned_after_it_has_arrived():
+    transfers, _ = holding_transfers()
+    transfers.spill([2], [1])
+    transfers.forget([1])
+    assert sides(transfers)[1].isnan().all()
+
+
+@on_gpu
+def test_the_computation_goes_on_with_other_blocks_and_the_cpu_does_not_wait():
+    transfers, before = holding_transfers()
+    transfers.spill([2], [1])
+    transfers.claim([0, 1, 3, 4, 5])
+    read = transfers.pairs[0][0][:, 3].clone()
+    torch.cuda.current_stream().synchronize()
+    assert not transfers.in_flight[2].query()
+    assert_same_bits(read.cpu(), before[0, :, 3])
+
+
+@on_gpu
+def test_staging_memory_is_not_given_away_while_a_copy_still_uses_it():
+    transfers, before = holding_transfers(poison=None)
+    transfers.spill([2, 5], [1, 3])
+    transfers.reload([1], [4])
+    # Of the sizes of all that the calls made and dropped.
+    junk = [torch.full((blocks * LAYERS, *BLOCK), 9.0, device="cuda") for blocks in (1, 2) * 8]
+    device, host = sides(transfers)
+    assert_same_bits(host[:, :, [1, 3]], before[:, :, [2, 5]])
+    assert_same_bits(device[:, :, 4], before[:, :, 2])
+    assert all((x == 9.0).all() for x in junk)
+
+
+@on_gpu
+def test_caches_freed_in_flight_are_not_given_away_before_the_copy_has_read_them():
+    transfers, before = holding_transfers(poison=None)
+    transfers.spill([2], [1])
+    stream, host = transfers.stream, [host for _, host in transfers.pairs]
+    del transfers
+    junk = [torch.full((LAYERS, BLOCKS, *BLOCK), 9.0, device="cuda") for _ in range(8)]
+    stream.synchronize()
+    assert_same_bits(torch.stack([x[:, 1] for x in host]), before[:, :, 2])
+    assert all((x == 9.0).all() for x in junk)
+
+
+# --- the cache's events ---
+
+CONFIG = CacheConfig(num_blocks=BLOCKS, block_size=4, host_blocks=HOST_BLOCKS, num_layers=2, num_kv_heads=2, head_dim=8)
+
+
+def cache_that_holds():
+    """A cache of ones, twos, ... by block, whose transfers are held back on a GPU."""
+    cache = KVCache(CONFIG, kernels.device())
+    for block in range(BLOCKS):
+        cache.k[:, block], cache.v[:, block] = block + 1.0, -block - 1.0
+    if cache.transfers.stream is not None:
+        torch.cuda.synchronize()
+        hold(cache.transfers.stream)
+    return cache
+
+
+def numbers(cache):
+    """The number that each block of the device and of the host holds everywhere in K, negated in V; None for poison."""
+    cache.transfers.claim()
+    cache.transfers.wait_for_host()
+
+    def number(k, v):
+        if k.isnan().all() and v.isnan().all():
+            return None
+        assert torch.equal(k, -v)
+        return k.unique().item()
+
+    sides = (cache.k.cpu(), cache.v.cpu()), (cache.host_k, cache.host_v)
+    return [[number(k[:, i], v[:, i]) for i in range(k.shape[1])] for k, v in sides]
+
+
+def spilled(block, host_block):
+    return BlockSpilled("A", ("A",), block, host_block, 0, "a test")
+
+
+def reloaded(host_block, block):
+    return BlockReloaded("A", ("A",), block, host_block, 0)
+
+
+def freed(block, where):
+    return BlockFreed("A", 0, block, where, 0, 4)
+
+
+def test_a_block_is_spilled_and_reused_at_once():
+    cache = cache_that_holds()
+    cache.apply(spilled(2, 1))
+    token = torch.full((4, 2, 8), 9.0, device=cache.device)
+    for layer in range(2):
+        cache.store(layer, token, -token, [8, 9, 10, 11])
+    assert numbers(cache) == [[1, 2, 9, 4, 5, 6], [None, 3, None, None]]
+
+
+def test_a_block_is_reloaded_and_copied_at_once():
+    cache = cache_that_holds()
+    cache.apply(spilled(2, 1))
+    cache.apply(reloaded(1, 4))
+    cache.apply(BlockCopied("A", 0, 4, 0, 4))
+    assert numbers(cache) == [[3, 2, None, 4, 3, 6], [None] * 4]
+
+
+def test_a_block_is_reloaded_and_freed_at_once():
+    cache = cache_that_holds()
+    cache.apply(spilled(2, 1))
+    cache.apply(spilled(3, 2))
+    cache.apply(reloaded(1, 4))
+    cache.apply(freed(4, "device"))
+    cache.apply(freed(2, "host"))
+    assert numbers(cache) == [[1, 2, None, None, None, 6], [None] * 4]
+
+
+@pytest.mark.parametrize("where", ["device", "host"])
+def test_a_block_is_read_at_once_wherever_it_is(where):
+    cache = cache_that_holds()
+    cache.apply(spilled(2, 1))
+    if where == "device":
+        cache.apply(reloaded(1, 4))
+    rows = ((4,), (None,)) if where == "device" else ((None,), (1,))
+
+    class Snapshot:
+        block_tables, host_tables = {"A": rows[0]}, {"A": rows[1]}
+
+        def seq_len(self, seq_id):
+            return 3
+
+    k, v = cache.read(Snapshot(), "A")
+    assert k.shape == v.shape == (2, 3, 2, 8)
+    assert (k == 3).all()
+    assert (v == -3).all()
