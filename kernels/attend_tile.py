@@ -2,7 +2,9 @@
 
     m' = max(m, score)    l' = l * 2^(m - m') + sum 2^(score - m')    acc' = acc * 2^(m - m') + 2^(score - m') V
 
-The kernels that attend call it in their loops; everything a tile needs to know of its sequence comes as pointers.
+The kernels that attend call it in their loops; everything a tile needs to know of its sequence comes as pointers. It
+also returns the block ids that it loaded from and the masked scores, for whoever wants to see them (`report_turn.py`);
+a kernel that does not look at them is compiled without a trace of that.
 """
 
 # Triton kernels are untyped by nature; the launchers are not.
@@ -79,4 +81,4 @@ def attend_tile(
         acc += tl.dot(weight.to(query.dtype), value, input_precision="ieee") * largest
     else:
         acc = tl.dot(weight.to(query.dtype), value, acc, input_precision="ieee")
-    return acc, new_max, running_sum
+    return acc, new_max, running_sum, block, score

@@ -16,12 +16,15 @@ import triton
 import triton.language as tl
 
 from kernels.attend_tile import attend_tile
+from kernels.report_turn import report_turn
 
 
 @triton.jit
 def paged_decode_kernel(
     out,  # [num_seqs, num_splits, num_heads, head_dim], contiguous
     lse,  # [num_seqs, num_splits, num_heads] float32, contiguous; None when there is one split
+    lens,  # Lens, whose turns are to be written; None in production, and then nothing of it is compiled
+    max_turns,  # of the lens; None without one
     q,  # [num_seqs, num_heads, head_dim]
     k_cache,  # [num_blocks, block_size, num_kv_heads, head_dim]
     v_cache,  # [num_blocks, block_size, num_kv_heads, head_dim]
@@ -74,11 +77,13 @@ def paged_decode_kernel(
     dim = tl.arange(0, TILE_DIM).to(tl.int64)[None, :]
     lane = tl.arange(0, TILE_LANES)
 
-    # The tokens of this program: of those that the window shows, its split's share of whole tiles, perhaps none.
+    # The tokens of this program: of those that the window shows, its split's share of whole tiles, perhaps none. Where
+    # a tile must be one block, the first tile begins before the window if its block does, and the mask hides that part.
     seq_len = tl.load(seq_lens + seq).to(tl.int32)
     shown = tl.maximum(seq_len - window, 0)
-    share = tl.cdiv(tl.cdiv(seq_len - shown, num_splits), TILE_TOKENS) * TILE_TOKENS
-    start = tl.minimum(shown + split * share, seq_len)
+    origin = shown // TILE_TOKENS * TILE_TOKENS if MASK_ALL else shown
+    share = tl.cdiv(tl.cdiv(seq_len - origin, num_splits), TILE_TOKENS) * TILE_TOKENS
+    start = tl.minimum(origin + split * share, seq_len)
     stop = tl.minimum(start + share, seq_len)
 
     # The query heads that share this KV head are the rows of one dot, so that each key is read once for all of them.
@@ -110,12 +115,10 @@ def paged_decode_kernel(
     values = v_cache + kv_head * stride_vh + dim * stride_vd
 
     # Whole tiles first, without a mask; then what is left, or every tile where a tile must be one block.
-    whole_until = start + (stop - start) // TILE_TOKENS * TILE_TOKENS
-    if MASK_ALL:
-        whole_until = start // TILE_TOKENS * TILE_TOKENS
-    else:
+    whole_until = start if MASK_ALL else start + (stop - start) // TILE_TOKENS * TILE_TOKENS
+    if not MASK_ALL:
         for first in range(start, whole_until, TILE_TOKENS):
-            acc, running_max, running_sum = attend_tile(
+            acc, running_max, running_sum, _, _ = attend_tile(
                 acc,
                 running_max,
                 running_sum,
@@ -146,8 +149,8 @@ def paged_decode_kernel(
             )
     for first in tl.range(whole_until, stop, TILE_TOKENS, num_stages=1):
         token = first + lane
-        mine = (lane < TILE_TOKENS) & (token >= start) & (token < stop)
-        acc, running_max, running_sum = attend_tile(
+        mine = (lane < TILE_TOKENS) & (token >= shown) & (token < stop)
+        acc, running_max, running_sum, block, score = attend_tile(
             acc,
             running_max,
             running_sum,
@@ -176,6 +179,14 @@ def paged_decode_kernel(
             SOFTCAP,
             MASKED=True,
         )
+        if lens is not None:
+            turn = (first - whole_until) // TILE_TOKENS
+            of_kv_head = ((seq * tl.num_programs(1) + kv_head) * num_splits + split) * max_turns + turn
+            of_head = ((seq * NUM_HEADS + head) * num_splits + split) * max_turns + turn
+            real_head = row < HEADS_PER_KV
+            report_turn(
+                lens, of_kv_head, of_head, real_head, token, mine, block, score, running_max, running_sum, acc, HEAD_DIM
+            )
 
     # Without a token nothing was summed: 0 / 1 gives the zeros that 0 / 0 would not, and lse stays -inf.
     running_sum = tl.where(stop > start, running_sum, 1.0)

@@ -1,36 +1,15 @@
 """Attention from one new token per sequence to the keys and values that its block table points at.
 
-The kernel is in `decode_kernel.py`; what is here chooses how to cut the work and launches it, and where several
-programs share a sequence, `combine_splits.py` after it.
+The kernel is in `decode_kernel.py`; what is here chooses how to cut the work, launches it (`decode_launch.py`), and
+where several programs share a sequence, `combine_splits.py` after it.
 """
 
-import math
-
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
-from kernels import check_attention, check_options, checks, decode_plan, launch
+from kernels import check_attention, check_options, decode_plan
 from kernels.combine_splits import combine_splits
-from kernels.decode_kernel import paged_decode_kernel
-from kernels.decode_plan import SHORTEST_DOT
-
-TRITON_TYPE = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
-# More tokens than any sequence has.
-NO_WINDOW = 2**31 - 1
-
-
-def by_head_or_slot(*scales: Tensor | None) -> list[Tensor | None]:
-    """Sort scales into those of a whole KV head (in place of the others: None), then those of single slots."""
-    by_head = [None if scale is None or scale.ndim == 3 else scale.contiguous() for scale in scales]
-    by_slot = [None if scale is None or scale.ndim == 1 else scale for scale in scales]
-    return by_head + by_slot
-
-
-def slot_strides(scale: Tensor | None) -> tuple[int, ...]:
-    """Strides of a scale per slot; zeros where there is none."""
-    return (0, 0, 0) if scale is None or scale.ndim == 1 else scale.stride()
+from kernels.decode_launch import NO_WINDOW, launch_decode, out_dtype, padded
 
 
 def paged_decode(
@@ -72,63 +51,22 @@ def paged_decode(
     _, block_size, num_kv_heads, _ = k_cache.shape
     if num_seqs == 0:
         return torch.empty_like(q)
-    narrow = k_cache.dtype in checks.EIGHT_BITS
-    # The interpreter's bfloat16 and float8 are not to be trusted: its dot is garbage, its rounding truncates. Torch
-    # widens 8-bit caches for it, and it works in float32.
-    if launch.INTERPRETED and narrow:
-        k_cache, v_cache = k_cache.float(), v_cache.float()
-    out_dtype = torch.float32 if launch.INTERPRETED else q.dtype
-    # float8 turns into float16 in one instruction, into bfloat16 in several.
-    dot_dtype = torch.float16 if narrow and out_dtype != torch.float32 else out_dtype
-
-    tile_heads = max(SHORTEST_DOT, triton.next_power_of_2(num_heads // num_kv_heads))
-    tile_dim = max(SHORTEST_DOT, triton.next_power_of_2(head_dim))
     most_tokens = min(block_tables.shape[1] * block_size, window or NO_WINDOW)
-    plan = decode_plan.plan(num_seqs, num_kv_heads, tile_heads, tile_dim, k_cache.element_size(), most_tokens)
+    tile = padded(num_heads // num_kv_heads), padded(head_dim)
+    plan = decode_plan.plan(num_seqs, num_kv_heads, *tile, k_cache.element_size(), most_tokens)
     if tokens_per_tile is not None:
         plan = plan._replace(tile_tokens=tokens_per_tile, num_splits=1)
 
-    scale = head_dim**-0.5 if scale is None else scale
-    score_scale = scale * math.log2(math.e) * (2.0 / softcap if softcap else 1.0)
-    out = torch.empty(q.shape, dtype=out_dtype, device=q.device)
+    out = torch.empty(q.shape, dtype=out_dtype(q), device=q.device)
     partial, lse = out, None
     if plan.num_splits > 1:
         partial = torch.empty((num_seqs, plan.num_splits, num_heads, head_dim), dtype=torch.float32, device=q.device)
         lse = torch.empty(partial.shape[:3], dtype=torch.float32, device=q.device)
-    with launch.launching(q):
-        paged_decode_kernel[num_seqs, num_kv_heads, plan.num_splits](
-            partial,
-            lse,
-            q,
-            k_cache,
-            v_cache,
-            block_tables,
-            seq_lens.contiguous(),
-            *by_head_or_slot(k_scale, v_scale),
-            score_scale,
-            (softcap or 0.0) * math.log2(math.e),
-            window or NO_WINDOW,
-            *q.stride(),
-            *k_cache.stride(),
-            *v_cache.stride(),
-            *block_tables.stride(),
-            *slot_strides(k_scale),
-            *slot_strides(v_scale),
-            NUM_HEADS=num_heads,
-            HEADS_PER_KV=num_heads // num_kv_heads,
-            HEAD_DIM=head_dim,
-            BLOCK_SIZE=block_size,
-            TILE_HEADS=tile_heads,
-            TILE_DIM=tile_dim,
-            TILE_TOKENS=plan.tile_tokens,
-            TILE_LANES=max(SHORTEST_DOT, triton.next_power_of_2(plan.tile_tokens)),
-            DOT_TYPE=TRITON_TYPE[dot_dtype],
-            NARROW_Q=dot_dtype != out_dtype,
-            SOFTCAP=softcap is not None,
-            MASK_ALL=tokens_per_tile is not None,
-            num_warps=plan.num_warps,
-            num_stages=plan.num_stages,
-        )
+    launch_decode(
+        *(partial, lse, q, k_cache, v_cache, block_tables, seq_lens),
+        *(scale, window, softcap, k_scale, v_scale, plan),
+        mask_all=tokens_per_tile is not None,
+    )
     if lse is not None:
         combine_splits(out, partial, lse)
     return out.to(q.dtype)

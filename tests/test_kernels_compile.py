@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernels import launch
+from kernels.reference_lens import Lens
 
 POINTERS = {"out", "q", "k", "v", "k_cache", "v_cache", "cache", "packed"}
 FLOAT32_POINTERS = {"lse", "partial", "k_head_scale", "v_head_scale", "k_slot_scale", "v_slot_scale"}
@@ -24,6 +25,8 @@ def signature_of(kernel, dtype, index, constants, cached):
     for name in kernel.arg_names:
         if name in constants:
             types[name] = "constexpr"
+        elif name == "lens":
+            types[name] = Lens(*("*i32" if field in ("block", "position") else "*fp32" for field in Lens._fields))
         elif name in FLOAT32_POINTERS:
             types[name] = "*fp32"
         elif name in POINTERS:
@@ -53,7 +56,8 @@ def compile_all(dtype):
     odd = {"NUM_HEADS": 17, "HEADS_PER_KV": 17, "HEAD_DIM": 5, "BLOCK_SIZE": 3}
     tile = {"TILE_HEADS": 16, "TILE_DIM": 128, "TILE_TOKENS": 64, "TILE_LANES": 64, "DOT_TYPE": half}
     small = {"TILE_HEADS": 32, "TILE_DIM": 16, "TILE_TOKENS": 3, "TILE_LANES": 16, "DOT_TYPE": half}
-    fast = {"NARROW_Q": False, "SOFTCAP": False, "MASK_ALL": False}
+    plain = {"NARROW_Q": False, "SOFTCAP": False, "MASK_ALL": False}
+    fast = {**plain, "lens": None, "max_turns": None}
     direct = {"lse": None}
     by_head = {"k_slot_scale": None, "v_slot_scale": None}
     unscaled = {**by_head, "k_head_scale": None, "v_head_scale": None}
@@ -68,6 +72,10 @@ def compile_all(dtype):
     eight_bits = [{**constants, "NARROW_Q": dtype == "bf16"} for constants in eight_bits]
     if dtype == "bf16":
         eight_bits = [{**constants, "DOT_TYPE": tl.float16} for constants in eight_bits]
+    seen = [
+        {**llama, **tile, **plain, **unscaled, "MASK_ALL": True, "TILE_TOKENS": 16, "TILE_LANES": 16},
+        {**odd, **small, **plain, "SOFTCAP": True, "MASK_ALL": True},
+    ]
     combine = [
         {"NUM_HEADS": 32, "HEAD_DIM": 128, "TILE_SPLITS": 64, "TILE_DIM": 64},
         {"NUM_HEADS": 17, "HEAD_DIM": 5, "TILE_SPLITS": 2, "TILE_DIM": 8},
@@ -84,6 +92,7 @@ def compile_all(dtype):
         (paged_decode_kernel, decode, dtype),
         (paged_decode_kernel, eight_bits, "i8"),
         (paged_decode_kernel, eight_bits, "fp8e4nv"),
+        (paged_decode_kernel, seen, dtype),
         (combine_splits_kernel, combine, dtype),
         (store_kv_kernel, store, dtype),
         (copy_blocks_kernel, move, dtype),
@@ -96,7 +105,8 @@ def compile_all(dtype):
             constants = constants | ones
             source = ASTSource(kernel, signature_of(kernel, dtype, index, constants, cached), constants)
             made = triton_compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 2})
-            print(f"{kernel.__name__} {dtype} {index} cubin {len(made.asm['cubin'])} bytes")
+            stores = made.asm["ttir"].count("tt.store")
+            print(f"{kernel.__name__} {dtype} {index} stores {stores} cubin {len(made.asm['cubin'])} bytes")
 
 
 @pytest.mark.skipif(not launch.HAS_TRITON, reason="needs Triton")
@@ -108,8 +118,11 @@ def test_every_kernel_compiles_for_sm_90(dtype, tmp_path):
     done = subprocess.run(script, capture_output=True, text=True, env=env, cwd=root, timeout=280)
     assert done.returncode == 0, done.stderr[-3000:]
     made = done.stdout.splitlines()
-    assert len(made) == 16
+    assert len(made) == 18
     assert all(int(line.split()[-2]) > 1000 for line in made), made
+    # A decode stores its output, and lse where there are splits; a lens stores six things more, and costs others none.
+    stores = [int(line.split()[4]) for line in made if line.startswith("paged_decode_kernel")]
+    assert stores == [1, 2, 2, 1, 2, 1, 8, 8]
 
 
 if __name__ == "__main__":
