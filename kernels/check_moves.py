@@ -5,15 +5,34 @@ from collections import Counter
 import torch
 from torch import Tensor
 
-from kernels import checks
+from kernels import check_options, checks
 from kernels.checks import INTEGERS, Blocks
 
 
-def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slot_mapping: Tensor) -> None:
+def store_kv(
+    k: Tensor,
+    v: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    k_scale: Tensor | None,
+    v_scale: Tensor | None,
+) -> None:
     """Refuse what `store_kv` cannot store."""
     call = "store_kv"
     checks.caches(call, k_cache, v_cache)
-    checks.tensors(call, k_cache=k_cache, v_cache=v_cache, k=k, v=v)
+    if k_cache.dtype in checks.EIGHT_BITS:
+        checks.tensors(call, eight_bits_too=True, k_cache=k_cache, v_cache=v_cache)
+        checks.tensors(call, k=k, v=v)
+        if k.device != k_cache.device:
+            raise ValueError(f"{call}: k is on {k.device} and k_cache on {k_cache.device}; they must be on one device")
+    else:
+        checks.tensors(call, k_cache=k_cache, v_cache=v_cache, k=k, v=v)
+        if k_scale is not None or v_scale is not None:
+            raise ValueError(
+                f"{call}: k_scale or v_scale is given and k_cache is {k_cache.dtype}; only 8 bits have scales"
+            )
+    check_options.scales(call, k_cache, k_scale, v_scale)
     num_blocks, block_size, *token_shape = k_cache.shape
     for name, tensor in (("k", k), ("v", v)):
         if tensor.ndim != 3 or list(tensor.shape[1:]) != token_shape or len(tensor) != len(k):

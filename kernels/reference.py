@@ -10,6 +10,9 @@ from torch import Tensor
 from kernels import check_attention, check_moves, check_options
 from kernels.checks import Blocks
 
+# What 8-bit numbers reach. int8 leaves -128 out, so that a number and its negative are kept alike.
+LARGEST = {torch.int8: 127.0, torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}
+
 
 def dense_attention(
     q: Tensor,
@@ -118,14 +121,43 @@ def dequantized(cache: Tensor, scale: Tensor | None, block: int) -> Tensor:
     return cache[block].float() * (scale if scale.ndim == 1 else scale[block])[..., None]
 
 
-def store_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slot_mapping: Tensor) -> None:
+def quantized(x: Tensor, dtype: torch.dtype, scale: Tensor | None) -> Tensor:
+    """Return x [..., head_dim] / scale [...] as 8-bit numbers: to nearest even, saturating. A NaN is 0 in int8."""
+    x = x.float() if scale is None else x.float() / scale[..., None]
+    # One NaN for all: casts keep its sign, and not every division does.
+    x = x.nan_to_num(nan=0.0 if dtype == torch.int8 else float("nan")).clamp(-LARGEST[dtype], LARGEST[dtype])
+    return (x.round() if dtype == torch.int8 else x).to(dtype)
+
+
+def scale_of(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the scale [...] under which the largest number of x [..., head_dim] is the dtype's; 1 for zeros."""
+    largest = torch.where(x.isnan(), torch.inf, x.float().abs()).amax(-1)
+    # By a tensor: by a number, a GPU would multiply by its reciprocal.
+    scale = largest / torch.full_like(largest, LARGEST[dtype])
+    return torch.where(scale >= torch.finfo(torch.float32).tiny, scale, 1.0)
+
+
+def store_kv(
+    k: Tensor,
+    v: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    *,
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+) -> None:
     """Write each token's key and value into its slot. Shapes, errors and meaning are those of `kernels.store_kv`."""
-    check_moves.store_kv(k, v, k_cache, v_cache, slot_mapping)
-    block_size = k_cache.shape[1]
+    check_moves.store_kv(k, v, k_cache, v_cache, slot_mapping, k_scale, v_scale)
     for token, slot in enumerate(slot_mapping.tolist()):
-        if slot >= 0:
-            k_cache[slot // block_size, slot % block_size] = k[token]
-            v_cache[slot // block_size, slot % block_size] = v[token]
+        if slot < 0:
+            continue
+        block, offset = divmod(slot, k_cache.shape[1])
+        for x, cache, scale in ((k[token], k_cache, k_scale), (v[token], v_cache, v_scale)):
+            if scale is not None and scale.ndim == 3:
+                scale[block, offset] = scale_of(x, cache.dtype)
+                scale = scale[block, offset]
+            cache[block, offset] = quantized(x, cache.dtype, scale) if cache.dtype in LARGEST else x
 
 
 def copy_blocks(k_cache: Tensor, v_cache: Tensor, source_blocks: Blocks, target_blocks: Blocks) -> None:

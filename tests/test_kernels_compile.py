@@ -14,7 +14,16 @@ from kernels import launch
 from kernels.reference_lens import Lens
 
 POINTERS = {"out", "q", "k", "v", "k_cache", "v_cache", "cache", "packed"}
-FLOAT32_POINTERS = {"lse", "partial", "k_head_scale", "v_head_scale", "k_slot_scale", "v_slot_scale"}
+FLOAT32_POINTERS = {
+    "lse",
+    "partial",
+    "k_scale",
+    "v_scale",
+    "k_head_scale",
+    "v_head_scale",
+    "k_slot_scale",
+    "v_slot_scale",
+}
 FLOAT32 = {"score_scale", "softcap_log2e"}
 INDEX_POINTERS = {"block_tables", "seq_lens", "slot_mapping", "source_blocks", "target_blocks", "blocks"}
 

@@ -126,6 +126,37 @@ def test_store_refuses_and_changes_nothing(store, message, changes):
     assert torch.equal(caches["k_cache"], before)
 
 
+@pytest.mark.parametrize(
+    ("message", "changes"),
+    [
+        (r"k_scale is None; int8 caches mean nothing without", {"k_scale": lambda _: None}),
+        (r"v_scale is \[3\]; it must be \[num_kv_heads\] = \[2\] or", {"v_scale": lambda _: randn(3)}),
+        (r"v_scale is torch.float16", {"v_scale": lambda s: s.half()}),
+        (
+            r"k is torch.int8; it must be float32, float16 or bfloat16",
+            {name: lambda x: x.to(torch.int8) for name in ("k", "v")},
+        ),
+        (r"v is torch.float16 and k is torch.float32", {"v": lambda v: v.half()}),
+        (r"v_cache is torch.int16 and k_cache is torch.int8", {"v_cache": lambda v: v.short()}),
+        (r"k is on meta and k_cache on", {name: lambda x: x.to("meta") for name in ("k", "v")}),
+        (
+            r"k_scale or v_scale is given and k_cache is torch.float32; only 8 bits have scales",
+            {name: lambda cache: cache.float() for name in ("k_cache", "v_cache")},
+        ),
+    ],
+)
+@pytest.mark.parametrize("store", [kernels.store_kv, reference.store_kv], ids=["kernel", "reference"])
+def test_store_refuses_scales_that_do_not_fit(store, message, changes):
+    arguments = {"k": randn(3, 2, 8), "v": randn(3, 2, 8), "slot_mapping": ids(0, 1, 2)}
+    arguments |= {
+        name: torch.ones(4, 4, 2, 8, dtype=torch.int8, device=kernels.device()) for name in ("k_cache", "v_cache")
+    }
+    arguments |= {"k_scale": randn(2), "v_scale": randn(4, 4, 2)}
+    arguments |= {name: change(arguments[name]) for name, change in changes.items()}
+    with pytest.raises(ValueError, match=f"store_kv: {message}"):
+        store(**arguments)
+
+
 @pytest.mark.parametrize("name", ["store_kv", "paged_decode", "copy_blocks", "gather_blocks", "scatter_blocks"])
 def test_kernel_and_reference_have_one_signature(name):
     assert inspect.signature(getattr(kernels, name)) == inspect.signature(getattr(reference, name))
