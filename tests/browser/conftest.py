@@ -1,4 +1,4 @@
-"""A real Chromium and a real server: `serve` starts any script, `app` the whole app, `visit` opens a page of it."""
+"""A real Chromium and real servers: `app` is the whole app, `visit` opens a page of it, `show` the stage by itself."""
 
 import socket
 import subprocess
@@ -17,6 +17,7 @@ from tests import chromium
 PROJECT = Path(__file__).parent.parent.parent
 STAGE = "[data-testid=stage]"
 Visit = Callable[..., Any]
+Open = Callable[..., Any]
 
 
 @contextmanager
@@ -78,3 +79,42 @@ def visit(app: str, browser: Any) -> Iterator[Visit]:
     for context in contexts:
         context.close()
     assert errors == []
+
+
+@pytest.fixture(scope="session")
+def demo() -> Iterator[str]:
+    with serve(Path(__file__).with_name("stage_demo.py")) as url:
+        yield url
+
+
+@pytest.fixture
+def show(demo: str, browser: Any) -> Iterator[Open]:
+    """Open one case of the stage's own page; at the end of the test its page must have logged no error."""
+    contexts: list[Any] = []
+    errors: list[str] = []
+
+    def open_case(case: str, step: int = 0, theme: str = "light", width: int = 1280, **options: Any) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(f"{demo}/?case={case}&step={step}&embed=true&embed_options={theme}_theme")
+        page.locator(f"{STAGE}[data-step]").first.wait_for(timeout=30_000)
+        return page
+
+    yield open_case
+    for context in contexts:
+        context.close()
+    assert errors == []
+
+
+def at(page: Any, step: int, index: int = 0) -> None:
+    """Wait until the stage shows a step."""
+    from playwright.sync_api import expect
+
+    expect(page.locator(STAGE).nth(index)).to_have_attribute("data-step", str(step))
+
+
+def press(page: Any, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).first.click()

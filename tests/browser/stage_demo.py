@@ -19,6 +19,7 @@ from pagedviz.engine.events import Event  # noqa: E402
 from pagedviz.engine.policies import PROFILES  # noqa: E402
 from pagedviz.play import Happening, Player  # noqa: E402
 from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Op, Reload, Spill  # noqa: E402
+from tests.browser import lens_answers  # noqa: E402
 
 Data = dict[str, Any]
 BACKEND = "Triton interpreter, CPU"
@@ -212,7 +213,7 @@ def page() -> None:
             data["checks"] = [None] * len(data["checks"])
         if name == "pauses":
             data |= {"pauses": [{"step": 4, "text": "A question on the left comes first."}], "veil": 6}
-        data["step"] = int(st.query_params.get("step", 0))
+        data |= {"step": int(st.query_params.get("step", 0)), "cache": lens_answers.CACHE, "lens": None}
         state.data, state.full = data, list(data["steps"])
     data = state.data
     st.html("<style>.stMainBlockContainer { padding: 3rem 1.5rem 0 }</style>")
@@ -233,11 +234,21 @@ def page() -> None:
         if st.button("new run"):
             data |= {"run": data["run"] + "+", "step": 2}
         hidden = st.checkbox("hide")
+        withheld = st.checkbox("the kernel is busy")
+        wrong = st.checkbox("the kernel is wrong")
+        late = st.checkbox("reply to the step before")
+    asked = (state.get("stage") or {}).get("lens")
+    data["lens"] = asked and {"asked": asked, "answer": None if withheld else lens_answers.answer(data, asked)}
+    if asked and wrong:
+        data["lens"]["answer"] |= {"ok": False, "max_error": 0.31}
+    if asked and late:
+        data["lens"]["asked"] = asked | {"step": asked["step"] - 1}
     with right:
         shown = {} if hidden else stage(data, key="stage")
         if name == "two":
             stage(lesson(run="second"), key="second")
     left.write(f"Python heard: {(shown.get('at') or {}).get('step')}")
+    left.write(f"The lens asks: {shown.get('lens')}")
 
 
 if __name__ == "__main__":

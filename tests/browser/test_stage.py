@@ -2,8 +2,6 @@
 
 import re
 import statistics
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +10,7 @@ pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 from tests.browser import stage_demo  # noqa: E402
-from tests.browser.conftest import serve  # noqa: E402
-
-STAGE = "[data-testid=stage]"
-Open = Callable[..., Any]
+from tests.browser.conftest import STAGE, Open, at, press  # noqa: E402
 
 # What the stage shows, read off the page.
 READ = """root => {
@@ -35,42 +30,6 @@ READ = """root => {
     queues: all('.queue').map((queue) => [...queue.querySelectorAll('[data-free]')].map((chip) => chip.dataset.free)),
     rows: all('[data-row]').map((row) => row.dataset.row)};
 }"""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with serve(Path(__file__).with_name("stage_demo.py")) as url:
-        yield url
-
-
-@pytest.fixture
-def show(server: str, browser: Any) -> Iterator[Open]:
-    """Open one case; at the end of the test its page must have logged no error."""
-    contexts: list[Any] = []
-    errors: list[str] = []
-
-    def open_case(case: str, step: int = 0, theme: str = "light", width: int = 1280, **options: Any) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(f"{server}/?case={case}&step={step}&embed=true&embed_options={theme}_theme")
-        page.locator(f"{STAGE}[data-step]").first.wait_for(timeout=30_000)
-        return page
-
-    yield open_case
-    for context in contexts:
-        context.close()
-    assert errors == []
-
-
-def at(page: Any, step: int, index: int = 0) -> None:
-    playwright.expect(page.locator(STAGE).nth(index)).to_have_attribute("data-step", str(step))
-
-
-def press(page: Any, name: str) -> None:
-    page.get_by_role("button", name=name, exact=True).first.click()
 
 
 def freeze(page: Any, milliseconds: int) -> int:

@@ -15,7 +15,8 @@ HERE = Path(__file__).parent
 # their import lines and `export` words are dropped and the one `export default`, in stage.js, is left.
 MODULES = (
     "replay", "derive", "dom", "icons", "text", "tables", "sequences", "bigpaint", "bigpool", "pools",
-    "links", "panel", "timeline", "transport", "motion", "keys", "stage",
+    "links", "panel", "timeline", "transport", "motion",
+    "lens_stops", "lens_turns", "lens_strips", "lens_marks", "lens_source", "lens", "keys", "stage",
 )  # fmt: skip
 
 
@@ -28,17 +29,30 @@ def _javascript() -> str:
 
 _component = st.components.v2.component(
     "pagedviz_stage",
-    css=(HERE / "stage.css").read_text(encoding="utf-8"),
+    css="".join((HERE / f"{name}.css").read_text(encoding="utf-8") for name in ("stage", "lens")),
     js=_javascript(),
 )
 
 
-def stage(data: dict[str, Any], key: str, on_at: Callable[[], None] | None = None) -> Any:
+def stage(
+    data: dict[str, Any],
+    key: str,
+    on_at: Callable[[], None] | None = None,
+    on_lens: Callable[[], None] | None = None,
+) -> Any:
     """Show a run and let the learner step through it.
 
     `data` is the run as plain JSON: base snapshot, steps (event, sentence, source line), checks so far. Sending it
     again with the same `run` keeps the learner's step, whatever else has changed; another `run` starts at
     `data["step"]`. Where the learner rests comes back a moment later as `stage(...).at`, {"run": ..., "step": ...},
     None until then; `on_at` is called when it changes.
+
+    Where `data["cache"]` gives the model's sizes, the learner can open the kernel lens. What it asks for comes back as
+    `stage(...).lens`, {"run", "step", "seq_id", "layer", "head", "num_splits"}, None while it is closed; `on_lens` is
+    called when it changes. The answer is sent as `data["lens"]`, {"asked": what was asked, "answer": None or the
+    answer}; the stage shows it only while it asks for just that.
     """
-    return _component(data=data, key=key, on_at_change=on_at or (lambda: None))
+
+    def ignore() -> None: ...
+
+    return _component(data=data, key=key, on_at_change=on_at or ignore, on_lens_change=on_lens or ignore)

@@ -1,4 +1,4 @@
-// Left, Right, Space, Home and End, wherever the focus is in the stage or on the bare page.
+// Left, Right, Space, Home and End, and the lens's letters, wherever the focus is in the stage or on the bare page.
 
 const live = [];
 
@@ -25,7 +25,7 @@ export function listenToKeys(stage) {
     live.unshift(stage);
   };
   const onKey = (event) => {
-    const action = ACTIONS[event.key];
+    const action = ACTIONS[event.key] ?? stage.lens.actionOf(event.key);
     if (!action || event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey || !stage.data) return;
     const path = event.composedPath();
     const target = path[0];

@@ -10,6 +10,7 @@ export class Links {
     this.hovered = null;
     this.focused = null;
     this.pinned = null;
+    this.read = null; // what the lens reads just now
     this.repaint = () => {};
     this.bigRect = () => null;
     this.wires = svg("svg", { class: "wires", "aria-hidden": "true" });
@@ -24,7 +25,7 @@ export class Links {
   }
 
   current() {
-    return this.hovered ?? this.focused ?? this.pinned;
+    return this.hovered ?? this.focused ?? this.pinned ?? this.read;
   }
 
   hover(link, words = null, at = null) {
@@ -56,7 +57,7 @@ export class Links {
   onOver(event) {
     if (event.target.closest("canvas")) return;
     const end = event.target.closest("[data-link]");
-    const told = event.target.closest(".cell[data-tip]");
+    const told = event.target.closest(".cell[data-tip], .lens [data-tip]");
     if (!end && !told) return this.leave();
     this.hovered = end?.dataset.link ?? null;
     if (told) {
@@ -89,7 +90,7 @@ export class Links {
   // Up and down move inside a group of blocks (left and right always step); Enter pins, Escape lets go.
   onKey(event) {
     if (event.key === "Escape") {
-      if (this.current() === null && this.tip.hidden) return;
+      if ((this.hovered ?? this.focused ?? this.pinned) === null && this.tip.hidden) return;
       this.hovered = this.pinned = this.focused = null;
       this.hideTip();
       this.light();
@@ -142,7 +143,7 @@ export class Links {
     const point = (x, y) => [x - origin.left, y - origin.top];
     for (const block of this.root.querySelectorAll(`.logical[data-link="${link}"]`)) {
       const entry = block.closest(".seq").querySelector(`.entry[data-link="${link}"]`);
-      if (!entry) continue;
+      if (!entry || !block.getClientRects().length) continue;
       const colour = getComputedStyle(block).getPropertyValue("--fill");
       const from = block.getBoundingClientRect();
       const via = entry.getBoundingClientRect();

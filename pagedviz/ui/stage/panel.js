@@ -5,8 +5,8 @@ import { PATHS, icon } from "./icons.js";
 
 export const verdictOf = (check) => (check === null || check === undefined ? "pending" : check.ok ? "ok" : "failed");
 
-const shortNumber = (value) => (value === 0 ? "0" : Math.abs(value) >= 0.001 && Math.abs(value) < 1000 ? String(Number(value.toPrecision(2))) : value.toExponential(1).replace("e-", "e-0").replace(/e-0(\d\d)/, "e-$1"));
-const tolerance = (value) => value.toExponential().replace(/e-(\d)$/, "e-0$1");
+export const shortNumber = (value) => (value === 0 ? "0" : Math.abs(value) >= 0.001 && Math.abs(value) < 1000 ? String(Number(value.toPrecision(2))) : value.toExponential(1).replace("e-", "e-0").replace(/e-0(\d\d)/, "e-$1"));
+export const tolerance = (value) => value.toExponential().replace(/e-(\d)$/, "e-0$1");
 const plural = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;
 
 export function makePanel() {
@@ -17,10 +17,10 @@ export function makePanel() {
   const verdict = h("div", { class: "verdict" }, h("p", { class: "big" }, mark, headline), lines, broken);
   const formula = h("div", { class: "card formula" });
   const weights = h("div", { class: "card weights" });
-  const numbers = h("section", { "aria-label": "This step’s numbers" }, h("h3", {}, "This step’s numbers"), formula, weights);
+  const numbers = h("section", { class: "numbers", "aria-label": "This step’s numbers" }, h("h3", {}, "This step’s numbers"), formula, weights);
   const place = h("p", { class: "place quiet" });
   const code = h("pre", { class: "card code", tabindex: "0", role: "region" });
-  const source = h("section", { "aria-label": "The line that did it" }, h("h3", {}, "The line that did it"), code, place);
+  const source = h("section", { class: "source", "aria-label": "The line that did it" }, h("h3", {}, "The line that did it"), code, place);
   const checked = h("section", { "aria-label": "Checked against dense attention" }, h("h3", {}, "Checked against dense attention"), verdict);
   const node = h("aside", { class: "panel", "aria-label": "Checks, numbers and source" }, checked, numbers, source);
   return { node, verdict, mark, headline, lines, broken, formula, weights, numbers, code, place, source };
@@ -116,10 +116,15 @@ function drawSource(ui, view) {
   const excerpt = at ? view.excerpts[at.excerpt] : null;
   setAttr(ui.source, "hidden", excerpt ? null : "");
   if (!excerpt) return;
-  const key = `${at.excerpt}:${at.line}:${excerpt.file}:${excerpt.first_line}:${excerpt.lines.length}`;
+  drawCode(ui, excerpt, at.line, at.excerpt);
+}
+
+// An excerpt with one line lit; `which` tells it from others of the same file and length.
+export function drawCode(ui, excerpt, line, which) {
+  const key = `${which}:${line}:${excerpt.file}:${excerpt.first_line}:${excerpt.lines.length}`;
   if (ui.code.dataset.key === key) return;
   setAttr(ui.code, "data-key", key);
-  const lit = at.line - excerpt.first_line;
+  const lit = line === null ? -1 : line - excerpt.first_line;
   const indent = Math.min(...excerpt.lines.filter((text) => text.trim()).map((text) => text.search(/\S/)), 40);
   ui.code.replaceChildren(
     ...excerpt.lines.map((text, i) => {
@@ -128,8 +133,8 @@ function drawSource(ui, view) {
       return h("span", { class: quiet ? "code-line quiet" : "code-line", "data-lit-line": i === lit ? "" : null, "aria-current": i === lit ? "true" : null }, shown);
     }),
   );
-  setAttr(ui.code, "aria-label", `Source of ${excerpt.name}, line ${at.line} lit`);
-  setText(ui.place, `${excerpt.file}:${at.line}`);
+  setAttr(ui.code, "aria-label", `Source of ${excerpt.name}${line === null ? "" : `, line ${line} lit`}`);
+  setText(ui.place, line === null ? excerpt.file : `${excerpt.file}:${line}`);
   ui.unsettled = true;
 }
 

@@ -102,7 +102,8 @@ function drawRow(row, seq, view, focus, colour) {
   const table = state.tables.get(seq);
   const next = nextSlot(state, seq);
   const many = state.tables.size > MAX_ROWS;
-  const shown = shownBlocks(table.length, focus, many);
+  const shown = shownBlocks(table.length, view.reading?.seq === seq ? view.reading.logical : focus, many);
+  setAttr(row, "data-asked", view.reading?.seq === seq ? "" : null);
   const [, logicals, tableNode] = row.children;
   const [list, after] = logicals.children;
   list.style.setProperty("--columns", cellsPerRow(state.blockSize));

@@ -9,6 +9,7 @@ import { drawTimeline, makeTimeline } from "./timeline.js";
 import { drawTransport, makeTransport } from "./transport.js";
 import { Links } from "./links.js";
 import { Motion } from "./motion.js";
+import { Lens } from "./lens.js";
 import { listenToKeys } from "./keys.js";
 import { marked, isDark } from "./text.js";
 
@@ -45,6 +46,7 @@ class Stage {
     this.links = new Links(this.root);
     this.pools = makePools(this.links);
     this.panel = makePanel();
+    this.lens = new Lens(this);
     this.timeline = makeTimeline((step) => this.goTo(step, { animate: step === this.step + 1 }));
     this.transport = makeTransport({
       back: () => this.back(),
@@ -52,14 +54,14 @@ class Stage {
       toggle: () => this.toggle(),
       speed: (speed) => (this.speed = speed),
       scrub: (step) => this.goTo(step),
-    });
+    }, this.lens.button);
     const bigOf = (link) => (link.startsWith("h") ? this.pools.host.big : this.pools.device.big);
     const bigRect = (link) => bigOf(link)?.rectOf(link.startsWith("h") ? -1 - Number(link.slice(1)) : Number(link.slice(1))) ?? null;
     this.links.bigRect = bigRect;
     this.links.repaint = () => [this.pools.device.big, this.pools.host.big].forEach((big) => big?.view && big.paint());
     this.motion = new Motion(this.root, bigRect);
     const top = h("header", { class: "top" }, this.status, this.op, this.sentence, this.notice);
-    const main = h("div", { class: "main" }, this.sequences.node, this.pools.node);
+    const main = h("div", { class: "main" }, this.sequences.node, this.pools.node, this.lens.node);
     const bar = h("footer", { class: "bar" }, this.transport.pause, this.transport.node, this.timeline.node);
     this.root.prepend(h("div", { class: "body" }, h("div", { class: "middle" }, top, main), this.panel.node), bar);
     this.parent.append(this.root);
@@ -177,6 +179,7 @@ class Stage {
   }
 
   tellNow() {
+    this.lens.askNow();
     if (!this.telling) return;
     clearTimeout(this.telling);
     this.telling = null;
@@ -215,10 +218,12 @@ class Stage {
 
   draw() {
     const view = this.view();
+    this.lens.follow(view);
     this.drawTop(view);
     drawSequences(this.sequences, view);
     drawPools(this.pools, view);
     drawPanel(this.panel, view);
+    this.lens.draw();
     this.drawBar(view);
     this.links.refresh();
     setAttr(this.root, "data-steps", view.steps.length);
@@ -258,6 +263,7 @@ class Stage {
   destroy() {
     this.stop();
     clearTimeout(this.telling);
+    this.lens.destroy();
     this.motion.finish();
     this.observer.disconnect();
     this.unlisten();

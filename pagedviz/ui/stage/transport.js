@@ -5,7 +5,7 @@ import { verdictOf } from "./panel.js";
 
 const SPEEDS = [0.5, 1, 2, 4];
 
-export function makeTransport(act) {
+export function makeTransport(act, lensButton) {
   const back = iconButton(PATHS.back, "Step back", { "aria-label": "Step back" });
   const play = iconButton(PATHS.play, "Play", { class: "play", "aria-label": "Play" });
   const forward = iconButton(PATHS.forward, "Step forward", { class: "primary", "aria-label": "Step forward" });
@@ -13,13 +13,13 @@ export function makeTransport(act) {
   const scrubber = h("input", { type: "range", "aria-label": "Step", min: 0, step: 1 });
   const place = h("p", { class: "step-place" });
   const pause = h("p", { class: "pause", role: "status" });
-  const hint = h("p", { class: "hint quiet" }, "← → step · Space plays · ↑ ↓ in the blocks");
+  const hint = h("p", { class: "hint quiet" }, "← → step · Space plays · ↑ ↓ in the blocks · K lens");
   back.addEventListener("click", act.back);
   play.addEventListener("click", act.toggle);
   forward.addEventListener("click", act.forward);
   speed.addEventListener("change", () => act.speed(Number(speed.value)));
   scrubber.addEventListener("input", () => act.scrub(Number(scrubber.value)));
-  const node = h("div", { class: "transport" }, h("div", { class: "buttons" }, back, play, forward, speed), scrubber, h("div", { class: "status" }, place, hint));
+  const node = h("div", { class: "transport" }, h("div", { class: "buttons" }, back, play, forward, speed, lensButton), scrubber, h("div", { class: "status" }, place, hint));
   return { node, back, play, forward, speed, scrubber, place, pause };
 }
 
