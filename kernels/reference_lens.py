@@ -110,6 +110,8 @@ def paged_decode_lens(
     _, block_size, num_kv_heads, _ = k_cache.shape
     group = num_heads // num_kv_heads
     scale = head_dim**-0.5 if scale is None else scale
+    # A scale per head is for after the last turn.
+    slot_v_scale = None if v_scale is None or v_scale.ndim == 1 else v_scale
     lanes = torch.arange(lens.position.shape[-1], device=q.device)
     for seq, seq_len in enumerate(seq_lens.tolist()):
         shown = max(0, seq_len - window) if window else 0
@@ -126,8 +128,6 @@ def paged_decode_lens(
                 mine = (lanes < block_size) & (token >= shown) & (token < seq_len)
                 at = lanes[mine]
                 key = dequantized(k_cache, k_scale, block)[at]
-                value = dequantized(v_cache, v_scale if v_scale is not None and v_scale.ndim == 3 else None, block)[at]
-
                 raw = torch.einsum("hgd,thd->hgt", grouped, key).reshape(num_heads, -1) * scale
                 bent = raw if softcap is None else softcap * torch.tanh(raw / softcap)
                 score = torch.full((num_heads, len(lanes)), -math.inf, device=q.device)
@@ -136,6 +136,7 @@ def paged_decode_lens(
                 weight = torch.exp2(score[:, mine] - new_max[:, None])
                 shrink = torch.exp2(running_max - new_max)
                 running_max, running_sum = new_max, running_sum * shrink + weight.sum(dim=-1)
+                value = dequantized(v_cache, slot_v_scale, block)[at]
                 weighed = torch.einsum("hgt,thd->hgd", weight.reshape(num_kv_heads, group, -1), value)
                 acc = acc * shrink[:, None] + weighed.reshape(num_heads, head_dim)
 

@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "pagedviz/engine/*.py": {"pagedviz.engine"},
     "pagedviz/[!_]*.py": {"pagedviz.engine", "regex", "pagedviz.runtime.client", *PLAIN_MODULES},
     "pagedviz/__main__.py": {"pagedviz.runtime.runner", "kernels", *PLAIN_MODULES},
-    "pagedviz/runtime/*.py": {"pagedviz.runtime", "pagedviz.engine", "kernels", "torch", *PLAIN_MODULES},
+    "pagedviz/runtime/**/*.py": {"pagedviz.runtime", "pagedviz.engine", "kernels", "torch", *PLAIN_MODULES},
     "pagedviz/figures/*.py": {"pagedviz.figures", "pagedviz.engine", "plotly", *PLAIN_MODULES},
     "pagedviz/ui/**/*.py": {
         *("pagedviz.ui", "pagedviz.figures", "pagedviz.engine", "pagedviz.runtime.client", *PLAIN_MODULES),
