@@ -19,7 +19,7 @@ SAYS = {
     "table": "The block's id is read from the table: entry token // block_size.",
     "keys": "That block's keys are loaded. A masked lane loads nothing.",
     "scores": "Query times key, scaled to powers of 2. A masked lane scores minus infinity.",
-    "running": "m is the largest score so far. What was summed before is scaled down to it; l takes in the new weights.",
+    "running": "m is the largest score so far. What was summed is scaled down to it, and l takes in the new weights.",
     "values": "That block's values are loaded, and acc takes them in by their weights.",
     "divide": "After the split's last block acc is divided by l, once.",
     "join": "The splits are joined, each by its share 2^lse of all weights.",
