@@ -118,3 +118,25 @@ def at(page: Any, step: int, index: int = 0) -> None:
 
 def press(page: Any, name: str) -> None:
     page.get_by_role("button", name=name, exact=True).first.click()
+
+
+def violations(page: Any) -> list[tuple[Any, ...]]:
+    """Which of axe-core's rules the stage breaks, and where. The page's animations must be over.
+
+    The layers that connectors and flights are drawn on lie over everything and let the pointer through. axe does not
+    know that and would judge no contrast beneath them, so they are put away.
+    """
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    page.locator(".wires, .flights").evaluate_all("layers => layers.forEach((layer) => layer.remove())")
+    found = axe.Axe().run(page).response
+    ours = [
+        [(rule["id"], node["target"], node.get("failureSummary")) for node in rule["nodes"] if _in_shadow(node)]
+        for rule in found["violations"]
+    ]
+    assert any(_in_shadow(node) for rule in found["passes"] for node in rule["nodes"])
+    return [broken for rule in ours for broken in rule]
+
+
+def _in_shadow(node: dict[str, Any]) -> bool:
+    """Whether the node is inside a shadow root: ours, not Streamlit's."""
+    return isinstance(node["target"][0], list)

@@ -14,7 +14,6 @@ const GLASS = "M7 2.500a4.500 4.500 0 1 0 0 9 4.500 4.500 0 0 0 0-9zM10.300 10.3
 const SPLITS = [1, 2, 3, 4];
 const PHASE_MS = 75;
 const TURN_MS = 1600;
-const ASK_AFTER_MS = 150;
 const ASKED = ["run", "step", "seq_id", "layer", "head", "num_splits"];
 
 const keyOf = (asked) => asked && JSON.stringify(ASKED.map((name) => asked[name]));
@@ -31,8 +30,9 @@ export class Lens {
     this.stage = stage;
     this.isOpen = false;
     this.choice = { seq: null, layer: null, head: 0, splits: 1 };
+    this.wanted = null; // what is asked just now, what Python was told of it, and what it will be told soon
     this.told = null;
-    this.wanted = null;
+    this.due = null;
     this.still = window.matchMedia("(prefers-reduced-motion: reduce)");
     this.node = h("div", { class: "lens-place", hidden: "" });
     this.button = iconButton(GLASS, "Lens", { class: "lens-toggle", "aria-label": "Kernel lens", "aria-pressed": "false", "aria-keyshortcuts": "K", title: "Kernel lens (K)", hidden: "" });
@@ -121,8 +121,8 @@ export class Lens {
     }
     if (!this.stops) this.halt();
     if (shown && !this.answer && this.section) this.section.style.minHeight = `${this.section.offsetHeight}px`; // nothing jumps while it asks
-    clearTimeout(this.asking);
-    if (keyOf(this.wanted) !== this.told) this.asking = setTimeout(() => this.askNow(), view.playing ? 4 * ASK_AFTER_MS : ASK_AFTER_MS);
+    if (keyOf(this.wanted) !== this.told && keyOf(this.wanted) !== this.due) this.stage.tellSoon();
+    this.due = keyOf(this.wanted);
   }
 
   start() {
@@ -135,7 +135,6 @@ export class Lens {
   }
 
   askNow() {
-    clearTimeout(this.asking);
     if (keyOf(this.wanted) === this.told) return;
     this.told = keyOf(this.wanted);
     this.stage.tell("lens", this.wanted);
@@ -336,6 +335,5 @@ export class Lens {
 
   destroy() {
     this.halt();
-    clearTimeout(this.asking);
   }
 }
