@@ -1,11 +1,12 @@
 # make run    installs what is missing and serves the app
 # make test   installs what is missing and passes the tests
 # make check  ruff and mypy
+# make bench  measures this machine's NVIDIA GPU and writes benchmarks/measured.json
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check clean
+.PHONY: run test check bench clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py
@@ -18,6 +19,9 @@ check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: $(VENV)/run.stamp
+	$(BIN)/python -m benchmarks
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pagedviz needs Python 3.11 or newer; this is " + sys.version.split()[0])'

@@ -32,6 +32,7 @@ def _body(lesson: Lesson) -> ComputedRun:
             [
                 *(Link(taught.title, f"lesson={taught.name}", note=taught.claim) for taught in lesson_page.every()),
                 Link("Your sequences", "page=sequences", note="Type text, append, fork, spill, and see where it goes."),
+                Link("Speed", "page=speed", note="What the kernels reach on a GPU, beside others."),
             ],
             key="home-links",
             look="list",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from pagedviz import lesson as lessons
-from pagedviz.ui import compute, glossary_page, home_page, lesson_page, sequences_page
+from pagedviz.ui import compute, glossary_page, home_page, lesson_page, sequences_page, speed_page
 from pagedviz.ui.address import plain
 from pagedviz.ui.links import Link, links
 
@@ -19,7 +19,11 @@ STYLE = """<style>
 [data-testid^="stBaseButton-primary"] p { font-weight: 600; }
 </style>"""
 
-PAGES: dict[str, Callable[[], None]] = {"sequences": sequences_page.show, "glossary": glossary_page.show}
+PAGES: dict[str, Callable[[], None]] = {
+    "sequences": sequences_page.show,
+    "speed": speed_page.show,
+    "glossary": glossary_page.show,
+}
 
 
 def show() -> None:
@@ -45,5 +49,6 @@ def _bar(name: str | None, page: str | None) -> list[Link]:
             for lesson in lesson_page.every()
         ),
         Link("Your sequences", "page=sequences", page == "sequences"),
+        Link("Speed", "page=speed", page == "speed"),
         Link("Glossary", "page=glossary", page == "glossary"),
     ]

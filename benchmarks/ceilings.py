@@ -1,0 +1,36 @@
+"""What this GPU's memory can do at best, in GB/s: a copy, which counts both ways, and a read that keeps nothing."""
+
+import torch
+from torch import Tensor
+
+# Before triton, as it chooses triton's backend.
+from pagedviz.runtime.bandwidth import median_microseconds  # isort: skip
+import triton
+import triton.language as tl
+
+BYTES = 4 * 2**30
+
+
+@triton.jit
+def read_kernel(numbers, largest, TILE: tl.constexpr):
+    program = tl.program_id(0).to(tl.int64)
+    tile = tl.load(numbers + program * TILE + tl.arange(0, TILE))
+    tl.store(largest + program, tl.max(tile))
+
+
+def _read(numbers: Tensor, tile: int, num_warps: int) -> None:
+    programs = numbers.numel() // tile
+    largest = torch.empty(programs, dtype=numbers.dtype, device=numbers.device)
+    read_kernel[(programs,)](numbers, largest, TILE=tile, num_warps=num_warps)
+
+
+def measure(rounds: int) -> dict[str, float]:
+    """The copy's median; of the ways to read, the fastest median."""
+    numbers = torch.randint(2**31, (BYTES // 4,), dtype=torch.int32, device="cuda")
+    target = torch.empty_like(numbers)
+    copy = 2 * BYTES / median_microseconds(lambda: target.copy_(numbers), rounds) / 1000
+    reads = [
+        BYTES / median_microseconds(lambda way=way: _read(numbers, *way), rounds) / 1000
+        for way in ((4096, 4), (8192, 8), (16384, 8), (32768, 16))
+    ]
+    return {"copy": round(copy, 1), "read": round(max(reads), 1)}

@@ -1,0 +1,68 @@
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from pagedviz.figures.style import REFERENCE, SEQUENCE_COLOURS, laid_out
+from pagedviz.measurements import Row, cases, contestants
+
+SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "cross")
+
+
+def bandwidth_by_block_size(rows: Sequence[Row], ceiling: float) -> go.Figure:
+    """GB/s over tokens in a block, a line for each contestant; the dashed line is the most this memory can be read."""
+    figure = go.Figure()
+    ran = [row for row in rows if not row.reason]
+    for i, who in enumerate(contestants(ran)):
+        theirs = sorted((row for row in ran if row.who == who), key=lambda row: row.block_size)
+        figure.add_scatter(
+            x=[str(row.block_size) for row in theirs],
+            y=[row.rate for row in theirs],
+            customdata=[row.microseconds for row in theirs],
+            name=who,
+            mode="lines+markers",
+            line={"color": SEQUENCE_COLOURS[i % len(SEQUENCE_COLOURS)]},
+            marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 9},
+            hovertemplate="block_size %{x}: %{y:,.0f} GB/s, %{customdata:,.1f} µs<extra>" + who + "</extra>",
+        )
+    figure.add_hline(
+        ceiling,
+        line={"color": REFERENCE, "dash": "dash"},
+        annotation_text=f"read ceiling {ceiling:,.0f} GB/s",
+        annotation_position="top left",
+    )
+    sizes = sorted({row.block_size for row in ran})
+    figure.update_xaxes(
+        title="block_size, tokens", type="category", categoryorder="array", categoryarray=[str(size) for size in sizes]
+    )
+    figure.update_yaxes(title="GB/s", range=[0, ceiling * 1.12])
+    return laid_out(figure).update_layout(height=360)
+
+
+def rate_by_case(rows: Sequence[Row], ceiling: float | None = None) -> go.Figure:
+    """What each contestant reached in each case, a line of marks a case; further right is better."""
+    figure = go.Figure()
+    ran = [row for row in rows if not row.reason]
+    for i, who in enumerate(contestants(rows)):
+        theirs = [row for row in ran if row.who == who]
+        if theirs:
+            figure.add_scatter(
+                x=[row.rate for row in theirs],
+                y=[row.case for row in theirs],
+                customdata=[row.microseconds for row in theirs],
+                name=who,
+                mode="markers",
+                marker={
+                    "color": SEQUENCE_COLOURS[i % len(SEQUENCE_COLOURS)],
+                    "symbol": SYMBOLS[i % len(SYMBOLS)],
+                    "size": 11,
+                    "opacity": 0.85,
+                },
+                hovertemplate="%{y}: %{x:,.0f} " + theirs[0].unit + ", %{customdata:,.1f} µs<extra>" + who + "</extra>",
+            )
+    if ceiling is not None:
+        figure.add_vline(ceiling, line={"color": REFERENCE, "dash": "dash"})
+    shown = cases(ran)
+    title = (ran[0].unit if ran else "") + (f"; dashed: {ceiling:,.0f}, all that can be read" if ceiling else "")
+    figure.update_xaxes(title=title, rangemode="tozero")
+    figure.update_yaxes(type="category", categoryorder="array", categoryarray=shown[::-1], automargin=True)
+    return laid_out(figure).update_layout(height=140 + 34 * len(shown))

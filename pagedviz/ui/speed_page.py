@@ -1,0 +1,123 @@
+"""Speed: what `make bench` measured, here or on the machine that the repository records, beside other kernels."""
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from pagedviz import measurements
+from pagedviz.figures.kernel_bandwidth import bandwidth_by_block_size, rate_by_case
+from pagedviz.measurements import OURS, BadMeasurements, Measurements, Row
+from pagedviz.ui.address import plain
+
+HOW = (
+    "Each number is the time of one launch: the median over rounds in which a CUDA graph replays launches over pools "
+    "that together are larger than the L2 cache, with the blocks in random order. Who is timed otherwise is named "
+    "below the table. Before the clock ran, every output was compared with dense attention in float64. In brackets "
+    "stands the time over this project's in the same run; the fastest of a case is bold. GB/s counts the keys and "
+    "values that must be read; TFLOP/s counts the products of queries, keys and values that the causal mask leaves."
+)
+HERE = (
+    "To measure this machine's NVIDIA GPU, run `make bench` in the project's folder. It takes some minutes, prints the "
+    "tables and writes `benchmarks/measured.json`, which this page then shows. Kernels by others take part if they are "
+    'installed: `.venv/bin/pip install flashinfer-python`, `.venv/bin/pip install "jax[cuda13]"`.'
+)
+
+
+def show() -> None:
+    st.title("Speed", anchor=False)
+    found = _found()
+    st.markdown(HERE)
+    if found is None:
+        return
+    st.markdown(f"**{found.label}.**")
+    st.markdown(HOW)
+    for name in measurements.TABLES:
+        rows = found.table(name)
+        if not rows:
+            continue
+        st.header(measurements.TABLES[name], anchor=False)
+        if name == "block size":
+            _by_block_size(found, rows)
+            continue
+        if name in ("decode", "prefill"):
+            half = [row for row in rows if row.kv_dtype == row.dtype]
+            top = found.ceilings["read"] if name == "decode" else None
+            _plot(rate_by_case(half, top), name, f"{measurements.TABLES[name]}: {rows[0].unit} by case")
+        _table(rows)
+    _machine(found)
+
+
+def _found() -> Measurements | None:
+    """This machine's measurements, or the recorded ones; a file that is no good is one sentence."""
+    for path in (None, measurements.RECORDED):
+        try:
+            return measurements.load(path)
+        except BadMeasurements as error:
+            st.warning(f"{error}.")
+    return None
+
+
+def _by_block_size(found: Measurements, rows: Sequence[Row]) -> None:
+    shapes = list(dict.fromkeys(row.shape for row in rows))
+    st.markdown(
+        "A smaller block wastes fewer slots, and the kernel looks up more of them. What that costs is what a line "
+        "loses from right to left."
+    )
+    shape = st.segmented_control("Batch", shapes, default=shapes[0], key="speed-shape") or shapes[0]
+    chosen = [row for row in rows if row.shape == shape]
+    _plot(bandwidth_by_block_size(chosen, found.ceilings["read"]), "block-size", f"GB/s by block_size, {shape}")
+    _table(chosen)
+
+
+def _table(rows: Sequence[Row]) -> None:
+    """Cases down, contestants across, as text, the fastest of a case in bold; below it, who is missing and why."""
+    cases = measurements.cases(rows)
+    who = [name for name in measurements.contestants(rows) if any(row.who == name and not row.reason for row in rows)]
+    lines = ["| case | " + " | ".join(who) + " |", "|---|" + "---:|" * len(who)]
+    for case in cases:
+        ran = {row.who: row.microseconds for row in rows if row.case == case and row.microseconds}
+        cells = {row.who: _cell(row, ran) for row in rows if row.case == case and row.who in ran}
+        lines.append(f"| {_unbroken(case)} | " + " | ".join(cells.get(name, "–") for name in who) + " |")
+    st.markdown("\n".join(lines))
+    notes: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row.reason:
+            notes.setdefault((row.who, row.reason), []).append(row.case)
+        elif row.timed != "graph":
+            notes.setdefault((row.who, f"timed by {row.timed}, not by graph replay"), []).append(row.case)
+    said = []
+    for (name, note), where in notes.items():
+        few = "; ".join(where) if len(where) < 4 else f"{len(where)} of {len(cases)} cases"
+        said.append(f"{name}, {'every case' if len(where) == len(cases) else few}: {plain(note)}.")
+    if said:
+        st.caption("  \n".join(said))
+
+
+def _cell(row: Row, ran: dict[str, float]) -> str:
+    """Time, in brackets its ratio to this project's, and rate."""
+    ours, mine = ran.get(OURS), ran[row.who]
+    ratio = f" ({mine / ours:.2f}×)" if ours and row.who != OURS else ""
+    said = _unbroken(f"{mine:,.1f} µs{ratio}, {row.rate:,.0f} {row.unit}")
+    return f"**{said}**" if mine == min(ran.values()) and len(ran) > 1 else said
+
+
+def _unbroken(text: str) -> str:
+    """Break lines after commas only: what stands between them stays together."""
+    return ", ".join(part.replace(" ", "\u00a0") for part in text.split(", "))
+
+
+def _machine(found: Measurements) -> None:
+    m = found.machine
+    st.header("Machine", anchor=False)
+    st.markdown(
+        f"{m['gpu']}, driver {m['driver']}, torch {m['torch']}, triton {m['triton']}, Python {m['python']}, "
+        f"{m['date']}. "
+        f"Ceilings of its memory: {found.ceilings['read']:,.0f} GB/s read, {found.ceilings['copy']:,.0f} GB/s copied, "
+        "both ways counted."
+    )
+    st.markdown("\n".join(f"- {name}: {version}" for name, version in found.peers.items()))
+
+
+def _plot(figure: go.Figure, key: str, alt: str) -> None:
+    st.plotly_chart(figure, key=f"speed-{key}", config={"displayModeBar": False}, alt=alt)

@@ -1,0 +1,63 @@
+"""Measurements come back as they were written, say where they are from, and a bad file is one sentence."""
+
+import json
+
+import pytest
+
+from pagedviz import measurements
+from pagedviz.measurements import BadMeasurements, load, parse
+from tests.measurement_cases import absent, row
+from tests.measurement_cases import measurements as made
+
+SOME = made(row("A"), row("A", "Other", 80.0), absent("B", "Other", "has no B"), row("B", rate=7.0, error=0.0))
+
+
+def test_what_was_written_is_read_again():
+    assert parse(SOME.to_text(), "some.json") == SOME
+
+
+def test_label_says_where_and_when(monkeypatch, tmp_path):
+    monkeypatch.setattr(measurements, "MEASURED", tmp_path / "measured.json")
+    monkeypatch.setattr(measurements, "RECORDED", tmp_path / "recorded.json")
+    measurements.RECORDED.write_text(SOME.to_text(), encoding="utf-8")
+    assert load().label == (
+        "Recorded on one Some GPU, 2026-01-02; this machine's GPU has not been measured: make bench"
+    )
+    measurements.MEASURED.write_text(SOME.to_text().replace("Some GPU", "My GPU"), encoding="utf-8")
+    assert load().label == "Measured on this machine: My GPU, 2026-01-02"
+
+
+def changed(**keys):
+    return json.dumps(json.loads(SOME.to_text()) | keys)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", "some.json is not JSON: Expecting property name"),
+        ("[]", "some.json has version None, and this reads version 1"),
+        (changed(pagedviz_benchmark=2), "some.json has version 2, and this reads version 1"),
+        (changed(machine={}), "some.json does not hold what version 1 holds (KeyError: 'gpu')"),
+        (changed(ceilings={"copy": 1, "read": "fast"}), "some.json does not hold what version 1 holds (ValueError"),
+        (changed(rows=[{"table": "decode"}]), "some.json does not hold what version 1 holds (TypeError"),
+        (SOME.to_text().replace('"rate": 7.0', '"rate": -7.0'), "pagedviz has neither numbers nor a reason in B"),
+        (SOME.to_text().replace('"reason": "has no B"', '"rate": 1.0'), "Other has neither numbers nor a reason in B"),
+        (SOME.to_text().replace('"decode"', '"nosuch"'), "there is no table 'nosuch'"),
+    ],
+)
+def test_a_bad_file_is_one_sentence(text, sentence):
+    with pytest.raises(BadMeasurements) as raised:
+        parse(text, "some.json")
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path):
+    with pytest.raises(BadMeasurements, match=r"none.json cannot be read \(FileNotFoundError\)"):
+        load(tmp_path / "none.json")
+
+
+def test_order_of_cases_and_contestants_is_the_rows():
+    assert measurements.cases(SOME.rows) == ["A", "B"]
+    assert measurements.contestants(SOME.rows) == ["pagedviz", "Other"]
+    assert row("GQA 8 × 8k, block_size 16").shape == "GQA 8 × 8k"
