@@ -2,7 +2,7 @@
 
     python -m benchmarks.steps [--rounds 5]
 
-A step's time is the model's row, the stores, one decode launch a layer over all resident sequences, float64 dense
+A step is the model's rows, the stores, one launch of attention a layer over all resident sequences, float64 dense
 attention over the log, the comparison of every byte, and the poison sweep. The first round compiles and is left out.
 """
 

@@ -1,5 +1,6 @@
 """The formula behind a step, with the step's own numbers: lines of plain text."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +8,8 @@ from pagedviz.engine import events
 from pagedviz.engine.events import Event
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.scenario import CacheConfig
+
+MOST_RUNS = 8  # lines for the blocks of one write
 
 
 def lines(
@@ -32,6 +35,12 @@ def lines(
                 f"slot = block_table[{event.position} // {size}] × {size} + {event.position} % {size}",
                 f"     = block_table[{event.position // size}] × {size} + {event.offset}",
                 f"     = {event.block} × {size} + {event.offset} = {event.slot}",
+            ]
+        case events.TokensWritten():
+            return [
+                "slot = block_table[position // block_size]",
+                "       × block_size + position % block_size",
+                *_runs(event, size),
             ]
         case events.WriteStopped():
             return [f"ref_count[{event.block}] = {event.ref_count} > 1", "so copy first, then write"]
@@ -59,6 +68,23 @@ def lines(
             return [f"host {event.host_block} → device {event.block}", f"bytes = {_bytes(cache)}"]
     numbers = {name: value for name, value in (refused or {}).items() if isinstance(value, int)}
     return [f"{name} = {value}" for name, value in numbers.items()]
+
+
+def _runs(event: events.TokensWritten, size: int) -> list[str]:
+    """Positions and slots, a line for each block that they lie in, or for the first few."""
+    end = event.position + len(event.slots)
+    starts = range((event.position // size + 1) * size, end, size)
+    lines = []
+    for first, stop in itertools.pairwise([event.position, *starts, end]):
+        slots = event.slots[first - event.position : stop - event.position]
+        lines.append(f"{_span(first, stop - 1)} → block {slots[0] // size}, slot {_span(slots[0], slots[-1])}")
+    if len(lines) > MOST_RUNS:
+        lines[MOST_RUNS - 1 :] = [f"and {len(lines) - MOST_RUNS + 1} more blocks"]
+    return lines
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first} … {last}"
 
 
 def _bytes(cache: CacheConfig) -> str:

@@ -5,16 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from pagedviz import formula, source
-from pagedviz.engine import replay
 from pagedviz.engine.events import Token
+from pagedviz.engine.history import History
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.metrics import Memory, memory
 from pagedviz.play import Player
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.scenario import Scenario
 from pagedviz.trace import Check, Step
-
-KEY_FRAME = 64  # every so many states one snapshot is kept; the others are replayed from it
 
 
 class _Unknown(Exception):
@@ -35,8 +33,8 @@ class RunView:
         self.stage_steps: list[dict[str, Any]] = []
         self.excerpts: list[dict[str, Any]] = []
         player = Player(scenario.cache, scenario.seed, self._unknown)
-        self.base = self._last = player.base
-        self._key_frames = [player.base]
+        self.base = player.base
+        self._history = History(player.base)
         self.memory.append(memory(player.base))
         try:
             for happening in itertools.chain.from_iterable(map(player.perform, scenario.ops)):
@@ -52,14 +50,11 @@ class RunView:
     def follow(self, run: ComputedRun) -> None:
         """Take over the steps that only the compute process can know."""
         for step in run.steps[len(self.steps) :]:
-            self._append(step, replay.apply(self._last, step.event))
+            self._append(step)
 
     def snapshot(self, index: int) -> Snapshot:
         """The state after `index` steps."""
-        state = self._key_frames[index // KEY_FRAME]
-        for step in self.steps[index // KEY_FRAME * KEY_FRAME : index]:
-            state = replay.apply(state, step.event)
-        return state
+        return self._history.at(index)
 
     def checks(self, run: ComputedRun) -> list[Check | None]:
         """The verdict of every state, None where it has not been computed yet."""
@@ -83,7 +78,10 @@ class RunView:
             "status": run.failed or run.notice,
         }
 
-    def _append(self, step: Step, after: Snapshot) -> None:
+    def _append(self, step: Step, after: Snapshot | None = None) -> None:
+        before = self._history.last
+        self._history.append(step.event, after)
+        after = self._history.last
         excerpt = source.excerpt(step.source)
         if excerpt not in self.excerpts:
             self.excerpts.append(excerpt)
@@ -94,12 +92,9 @@ class RunView:
                 "refused": step.refused,
                 "op": step.op_index,
                 "op_text": step.op,
-                "formula": formula.lines(self.scenario.cache, self._last, step.event, after, step.refused),
+                "formula": formula.lines(self.scenario.cache, before, step.event, after, step.refused),
                 "source": {"excerpt": self.excerpts.index(excerpt), "line": step.source.line},
             }
         )
         self.steps.append(step)
         self.memory.append(memory(after))
-        self._last = after
-        if len(self.steps) % KEY_FRAME == 0:
-            self._key_frames.append(after)

@@ -216,18 +216,18 @@ def parse(source: str | bytes) -> Scenario:
 def from_json(data: Any) -> Scenario:
     """Read a scenario from parsed JSON; raise ScenarioError with one clear sentence when it is wrong."""
     if not isinstance(data, dict):
-        raise ScenarioError(f'a scenario is an object like {{"pagedviz": 1, "ops": [...]}}, not {_show(data)}')
+        raise ScenarioError(f'a scenario is an object like {{"pagedviz": 1, "ops": [...]}}, not {show(data)}')
     if "pagedviz" not in data:
         raise ScenarioError('"pagedviz" is missing; a scenario says "pagedviz": 1')
     if data["pagedviz"] != VERSION or isinstance(data["pagedviz"], bool):
-        raise ScenarioError(f'"pagedviz" is {_show(data["pagedviz"])}; this program reads version {VERSION}')
+        raise ScenarioError(f'"pagedviz" is {show(data["pagedviz"])}; this program reads version {VERSION}')
     if "fork" in data and isinstance(data.get("cache", {}), dict):  # may stand beside the cache, too
         data = {**data, "cache": {**data.get("cache", {}), "fork": data["fork"]}}
         del data["fork"]
     _only_known(data, {"pagedviz", "seed", "cache", "ops"}, "the scenario")
     ops = data.get("ops", [])
     if not isinstance(ops, list):
-        raise ScenarioError(f'"ops" is {_show(ops)}; it must be a list of operations')
+        raise ScenarioError(f'"ops" is {show(ops)}; it must be a list of operations')
     if len(ops) > MAX_OPS:
         raise ScenarioError(f'"ops" has {len(ops):,} operations; a run has at most {MAX_OPS:,}')
     scenario = Scenario(
@@ -241,12 +241,12 @@ def from_json(data: Any) -> Scenario:
 def cache_from_json(data: Any) -> CacheConfig:
     """Read the cache settings; absent keys take their defaults."""
     if not isinstance(data, dict):
-        raise ScenarioError(f'"cache" is {_show(data)}; it must be an object of settings')
+        raise ScenarioError(f'"cache" is {show(data)}; it must be an object of settings')
     default = CacheConfig()
     _only_known(data, {field.name for field in dataclasses.fields(CacheConfig)}, "cache")
     profile = data.get("profile", default.profile)
     if not isinstance(profile, str) or profile not in PROFILES:
-        raise ScenarioError(f"cache.profile is {_show(profile)}; it must be one of {', '.join(PROFILES)}")
+        raise ScenarioError(f"cache.profile is {show(profile)}; it must be one of {', '.join(PROFILES)}")
 
     def number(name: str, more: int = 0) -> int:
         low, high = RANGES[name]
@@ -255,7 +255,7 @@ def cache_from_json(data: Any) -> CacheConfig:
     def switch(name: str) -> bool:
         value = data.get(name, getattr(default, name))
         if not isinstance(value, bool):
-            raise ScenarioError(f"cache.{name} is {_show(value)}; it must be true or false")
+            raise ScenarioError(f"cache.{name} is {show(value)}; it must be true or false")
         return value
 
     cache = CacheConfig(
@@ -294,18 +294,16 @@ def tokens_from_text(source: str, where: str = "text") -> tuple[Token, ...]:
     """Split text into tokens; raise ScenarioError when there are none or one is too long."""
     tokens: tuple[Token, ...] = tuple(text.split(source))
     if not tokens:
-        raise ScenarioError(f"{where} is {_show(source)}; it needs at least one word")
+        raise ScenarioError(f"{where} is {show(source)}; it needs at least one word")
     return _tokens(tokens, where)
 
 
 def _op(data: Any, where: str) -> Op:
     if not isinstance(data, dict):
-        raise ScenarioError(
-            f'{where} is {_show(data)}; an operation is an object like {{"append": "A", "text": "..."}}'
-        )
+        raise ScenarioError(f'{where} is {show(data)}; an operation is an object like {{"append": "A", "text": "..."}}')
     verbs = [verb for verb in _VERBS if verb in data]
     if len(verbs) != 1:
-        found = ", ".join(verbs) if verbs else _show(data)
+        found = ", ".join(verbs) if verbs else show(data)
         raise ScenarioError(f"{where} is {found}; an operation has exactly one of {', '.join(_VERBS)}")
     verb = verbs[0]
     read, fields = _VERBS[verb]
@@ -319,11 +317,11 @@ def _read_tokens(data: Mapping[str, Any], verb: str, where: str) -> tuple[str, t
         raise ScenarioError(f'{where} ({verb} {seq_id}) needs either "text" or "tokens"')
     if "text" in data:
         if not isinstance(data["text"], str):
-            raise ScenarioError(f"{where}.text is {_show(data['text'])}; it must be a string")
+            raise ScenarioError(f"{where}.text is {show(data['text'])}; it must be a string")
         return seq_id, tokens_from_text(data["text"], f"{where}.text")
     tokens = data["tokens"]
     if not isinstance(tokens, list) or not tokens:
-        raise ScenarioError(f"{where}.tokens is {_show(tokens)}; it must be a list of at least one string or integer")
+        raise ScenarioError(f"{where}.tokens is {show(tokens)}; it must be a list of at least one string or integer")
     return seq_id, _tokens(tuple(tokens), f"{where}.tokens")
 
 
@@ -332,13 +330,13 @@ def _tokens(tokens: tuple[Any, ...], where: str) -> tuple[Token, ...]:
         raise ScenarioError(f"{where} has {len(tokens):,} tokens; a run writes at most {MAX_TOKENS:,}")
     for i, token in enumerate(tokens):
         if isinstance(token, bool) or not isinstance(token, str | int):
-            raise ScenarioError(f"{where}[{i}] is {_show(token)}; a token is a string or an integer")
+            raise ScenarioError(f"{where}[{i}] is {show(token)}; a token is a string or an integer")
         if isinstance(token, str) and not 0 < len(token) <= MAX_TOKEN_CHARACTERS:
             raise ScenarioError(f"{where}[{i}] has {len(token):,} characters; a token has 1 to {MAX_TOKEN_CHARACTERS}")
         if isinstance(token, str) and not _is_text(token):
-            raise ScenarioError(f"{where}[{i}] is {_show(token)}; half of a surrogate pair is no character")
+            raise ScenarioError(f"{where}[{i}] is {show(token)}; half of a surrogate pair is no character")
         if isinstance(token, int) and not -(2**53) < token < 2**53:
-            raise ScenarioError(f"{where}[{i}] is {_show(token)}; an integer token lies between -2**53 and 2**53")
+            raise ScenarioError(f"{where}[{i}] is {show(token)}; an integer token lies between -2**53 and 2**53")
     return tokens
 
 
@@ -396,7 +394,7 @@ def _checked(scenario: Scenario) -> Scenario:
 def _name(value: Any, where: str) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARACTERS or not value.isprintable():
         raise ScenarioError(
-            f"{where} is {_show(value)}; a sequence's name has 1 to {MAX_NAME_CHARACTERS} printable characters"
+            f"{where} is {show(value)}; a sequence's name has 1 to {MAX_NAME_CHARACTERS} printable characters"
         )
     return value
 
@@ -404,17 +402,17 @@ def _name(value: Any, where: str) -> str:
 def _integer(data: Mapping[str, Any], key: str, where: str, default: int, low: int, high: int) -> int:
     value = data.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ScenarioError(f"{where} is {_show(value)}; it must be a whole number from {low:,} to {high:,}")
+        raise ScenarioError(f"{where} is {show(value)}; it must be a whole number from {low:,} to {high:,}")
     return value
 
 
 def _only_known(data: Mapping[str, Any], known: set[str], where: str) -> None:
     for key in data:
         if key not in known:
-            raise ScenarioError(f"{where} has {_show(key)}, which is unknown; it may have {', '.join(sorted(known))}")
+            raise ScenarioError(f"{where} has {show(key)}, which is unknown; it may have {', '.join(sorted(known))}")
 
 
-def _show(value: Any) -> str:
+def show(value: Any) -> str:
     """A value in an error sentence: as JSON, and short."""
     try:
         shown = json.dumps(value, ensure_ascii=False, default=str)

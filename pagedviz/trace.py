@@ -11,7 +11,7 @@ from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import Happening, SourceLine
 from pagedviz.scenario import Scenario
 
-VERSION = 1
+VERSION = 2  # 1: each token of a prompt was an event of its own
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,12 @@ def parse(source: str | bytes) -> tuple[Scenario, list[Any]]:
         data = json.loads(source)
     except (ValueError, RecursionError):  # not UTF-8, not JSON, or an integer longer than Python reads
         raise scenarios.ScenarioError("the file is not JSON in UTF-8, so it is no trace") from None
-    if not isinstance(data, dict) or data.get("pagedviz_trace") != VERSION:
+    if not isinstance(data, dict) or "pagedviz_trace" not in data:
         raise scenarios.ScenarioError(f'the file is no trace: a trace says "pagedviz_trace": {VERSION}')
+    if data["pagedviz_trace"] != VERSION:
+        raise scenarios.ScenarioError(
+            f"the trace has version {scenarios.show(data['pagedviz_trace'])}; version {VERSION} is read"
+        )
     if not isinstance(data.get("steps"), list):
         raise scenarios.ScenarioError('the trace has no list of "steps"')
     return scenarios.from_json(data.get("scenario")), data["steps"]

@@ -1,16 +1,44 @@
 """Runs small enough for the interpreter, and what is left of them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+import pytest
 import torch
 from torch import Tensor
 
+import kernels
+from pagedviz.engine.events import Token
 from pagedviz.play import Happening
+from pagedviz.runtime import decode_graph
 from pagedviz.runtime.runner import Runner
-from pagedviz.scenario import CacheConfig, Op
+from pagedviz.scenario import Add, Append, CacheConfig, Op
 from pagedviz.trace import Check
 
 TINY = CacheConfig(num_blocks=8, block_size=2, host_blocks=4, head_dim=4, scatter=True)
+
+
+def one_by_one(seq_id: str, tokens: Iterable[Token]) -> tuple[Op, ...]:
+    """The same tokens as a prompt of them all, each given by itself."""
+    first, *rest = tokens
+    return Add(seq_id, (first,)), *(Append(seq_id, (token,)) for token in rest)
+
+
+def on_attention(monkeypatch: pytest.MonkeyPatch, instead: Callable[..., Tensor]) -> None:
+    """Both kernels of attention become `instead(attend, q, k_cache, v_cache, block_tables, seq_lens)`; `attend` is the
+    real one, called with the same arguments."""
+
+    def put(name: str) -> None:
+        real = getattr(kernels, name)
+
+        def attention(q, k_cache, v_cache, block_tables, seq_lens, *more, **options):
+            return instead(lambda *five: real(*five, *more, **options), q, k_cache, v_cache, block_tables, seq_lens)
+
+        monkeypatch.setattr(kernels, name, attention)
+
+    # What is done in Python would be done once, while a graph is captured.
+    monkeypatch.setattr(decode_graph, "MOST_GRAPHS", 0)
+    put("paged_decode")
+    put("paged_prefill")
 
 
 class Played:

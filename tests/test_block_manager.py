@@ -13,6 +13,7 @@ from pagedviz.engine.events import (
     SequenceAdded,
     SequenceForked,
     SequenceFreed,
+    TokensWritten,
     TokenWritten,
     WriteStopped,
 )
@@ -26,7 +27,7 @@ def words(count: int) -> list[str]:
 # --- add ---
 
 
-def test_prompt_takes_all_of_its_blocks_before_it_writes():
+def test_prompt_takes_all_of_its_blocks_before_it_is_written_at_once():
     cache = Watched(3, block_size=2, free_blocks=[2, 0, 1])
     cache.engine_step = 5
     cache.add("A", ["Four", "score", "and"])
@@ -35,10 +36,15 @@ def test_prompt_takes_all_of_its_blocks_before_it_writes():
         SequenceAdded("A", num_tokens=3),
         BlockAllocated("A", logical_block=0, block=2, reason=reason),
         BlockAllocated("A", logical_block=1, block=0, reason=reason),
-        TokenWritten("A", position=0, token="Four", block=2, offset=0, slot=4, engine_step=5),
-        TokenWritten("A", position=1, token="score", block=2, offset=1, slot=5, engine_step=5),
-        TokenWritten("A", position=2, token="and", block=0, offset=0, slot=0, engine_step=5),
+        TokensWritten("A", position=0, tokens=("Four", "score", "and"), slots=(4, 5, 0), engine_step=5),
     ]
+    assert cache.snapshot().last_scheduled == {"A": 5}
+
+
+def test_prompt_of_one_token_is_one_token_written():
+    cache = Watched()
+    cache.add("A", words(1))
+    assert cache.kinds_since(0) == ["SequenceAdded", "BlockAllocated", "TokenWritten"]
 
 
 def test_prompt_that_fills_its_blocks_takes_no_spare_one():
@@ -96,6 +102,44 @@ def test_slot_is_the_physical_block_times_its_size_plus_the_offset():
     cache.add("A", words(5))
     cache.append("A", ["x"])
     assert cache.events[-1] == TokenWritten("A", position=5, token="x", block=2, offset=1, slot=9, engine_step=0)
+
+
+def test_append_of_several_tokens_fills_the_tail_and_the_blocks_taken_before():
+    cache = Watched(free_blocks=[7, 2, 5, 0, 1, 3, 4, 6])
+    cache.add("A", words(3))
+    reported = len(cache.events)
+    cache.append("A", list("defghi"))
+    reason = "3 + 6 tokens need ceil(9 / 4) = 3"
+    assert cache.events[reported:] == [
+        BlockAllocated("A", logical_block=1, block=2, reason=reason),
+        BlockAllocated("A", logical_block=2, block=5, reason=reason),
+        TokensWritten("A", position=3, tokens=tuple("defghi"), slots=(31, 8, 9, 10, 11, 20), engine_step=0),
+    ]
+
+
+def test_append_of_several_tokens_to_a_shared_tail_copies_then_allocates_then_writes():
+    cache = Watched()
+    cache.add("A", words(6))
+    cache.fork("A", "B")
+    reported = len(cache.events)
+    cache.append("B", list("ghi"))
+    assert cache.events[reported:] == [
+        WriteStopped("B", logical_block=1, block=1, ref_count=2),
+        BlockCopied("B", logical_block=1, source=1, target=2, num_slots=2),
+        EntryRewritten("B", logical_block=1, source=1, target=2, ref_count=1),
+        BlockAllocated("B", logical_block=2, block=3, reason="6 + 3 tokens need ceil(9 / 4) = 3"),
+        TokensWritten("B", position=6, tokens=tuple("ghi"), slots=(10, 11, 12), engine_step=0),
+    ]
+    assert cache.table == {"A": [0, 1], "B": [0, 2, 3]}
+
+
+def test_append_of_several_tokens_behind_a_full_shared_block_copies_nothing():
+    cache = Watched()
+    cache.add("A", words(4))
+    cache.fork("A", "B")
+    reported = len(cache.events)
+    cache.append("B", words(5))
+    assert cache.kinds_since(reported) == ["BlockAllocated", "BlockAllocated", "TokensWritten"]
 
 
 def test_append_of_several_tokens_is_all_or_nothing():

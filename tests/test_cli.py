@@ -46,10 +46,11 @@ def test_example_prints_its_steps_one_a_line(tmp_path):
     done = command("run", tmp_path / "example.json")
     assert (done.returncode, done.stderr) == (0, b"")
     lines = done.stdout.decode().splitlines()
-    assert len(lines) == 27
+    assert len(lines) == 20
     assert all(line.split()[:2] == [str(i), "ok"] for i, line in enumerate(lines[:-1], start=1))
-    assert "Four” at position 0: offset 0 of block 1, which is slot 4" in lines[3]
-    assert lines[-1] == f"26 steps, all verdicts good; {kernels.backend_name()}"
+    assert "A wrote 7 tokens in one launch, from position 0 on" in lines[3]
+    assert "fathers” at position 7: offset 3 of block 9, which is slot 39" in lines[4]
+    assert lines[-1] == f"19 steps, all verdicts good; {kernels.backend_name()}"
 
 
 def test_json_has_the_shape_that_the_issue_gives(run):
@@ -127,7 +128,7 @@ def test_without_triton_every_step_is_good_and_the_backend_says_so(tmp_path):
     done = subprocess.run(line, cwd=PROJECT, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == (
-        "26 steps, all verdicts good; PyTorch blockwise, no Triton on this platform"
+        "19 steps, all verdicts good; PyTorch blockwise, no Triton on this platform"
     )
 
 

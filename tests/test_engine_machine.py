@@ -27,14 +27,17 @@ PROMPT, SUFFIX = st.lists(TOKEN, max_size=7), st.lists(TOKEN, min_size=1, max_si
 class Memory:
     """What lies in each slot, by (memory, block, offset)."""
 
-    def __init__(self) -> None:
+    def __init__(self, block_size: int) -> None:
+        self.block_size = block_size
         self.slots: dict[tuple[str, int, int], object] = {}
 
     def apply(self, event: Event) -> None:
         match event.kind:
             case "TokenWritten":
-                assert ("device", event.block, event.offset) not in self.slots
-                self.slots["device", event.block, event.offset] = event.token
+                self.write(event.block, event.offset, event.token)
+            case "TokensWritten":
+                for slot, token in zip(event.slots, event.tokens, strict=True):
+                    self.write(*divmod(slot, self.block_size), token)
             case "BlockCopied":
                 self.put("device", event.target, self.at("device", event.source)[: event.num_slots])
             case "BlockSpilled":
@@ -43,6 +46,10 @@ class Memory:
                 self.put("device", event.block, self.take("host", event.host_block))
             case "BlockFreed":
                 self.take(event.where, event.block)
+
+    def write(self, block: int, offset: int, token: object) -> None:
+        assert ("device", block, offset) not in self.slots
+        self.slots["device", block, offset] = token
 
     def at(self, where: str, block: int) -> list[object]:
         filled = sorted(offset for w, b, offset in self.slots if (w, b) == (where, block))
@@ -92,7 +99,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache._before = self.cache.snapshot()
         self.tokens = {}
         self.num_made = 0
-        self.memory = Memory()
+        self.memory = Memory(self.cache.block_size)
         self.replayed = self.cache.snapshot()
         self.num_replayed = 0
         for operation in ("free", "spill", "reload"):
@@ -127,6 +134,14 @@ class CacheMachine(RuleBasedStateMachine):
             assert done == (seq_id not in self.tokens and 0 < needed <= len(state.free_blocks))
         if done:
             self.tokens[seq_id] = list(tokens)
+            self.written_at_once_at_the_end(tokens)
+
+    def written_at_once_at_the_end(self, tokens: list[object]) -> None:
+        """The operation's last event is its only write, and it writes all of its tokens."""
+        of_this_step = [e for e in self.cache.events if getattr(e, "engine_step", None) == self.cache.engine_step]
+        assert of_this_step == self.cache.events[-1:]
+        assert of_this_step[0].kind == ("TokenWritten" if len(tokens) == 1 else "TokensWritten")
+        assert of_this_step[0].tokens == tuple(tokens)
 
     @precondition(lambda self: self.tokens)
     @rule(who=WHO, tokens=SUFFIX)
@@ -149,6 +164,7 @@ class CacheMachine(RuleBasedStateMachine):
             assert done == (state.is_resident(seq_id) and needed <= len(state.free_blocks))
         if done:
             self.tokens[seq_id] += tokens
+            self.written_at_once_at_the_end(tokens)
 
     def shared_tails(self) -> list[str]:
         """Resident sequences whose last block is neither full nor theirs alone."""

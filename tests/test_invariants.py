@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pagedviz.engine import invariants
+from pagedviz.engine import invariants, replay
 from pagedviz.engine.events import (
     BlockAllocated,
     BlockShared,
@@ -12,6 +12,7 @@ from pagedviz.engine.events import (
     OperationRefused,
     SequenceAdded,
     SequenceForked,
+    TokensWritten,
     TokenWritten,
 )
 from tests.engine_cases import Watched
@@ -86,14 +87,8 @@ def test_write_into_a_shared_block_is_named():
 
 @pytest.mark.parametrize(
     ("position", "block", "offset", "slot"),
-    [(3, 2, 1, 5), (3, 1, 1, 4), (3, 1, 0, 3), (3, 1, 0, 2), (5, 1, 1, 3)],
-    ids=[
-        "another block",
-        "slot of another block",
-        "offset and slot disagree",
-        "offset of another position",
-        "past the table",
-    ],
+    [(3, 2, 1, 5), (3, 1, 1, 4), (3, 1, 0, 2), (5, 1, 1, 3)],
+    ids=["another block", "slot of another block", "offset of another position", "past the table"],
 )
 def test_write_to_another_slot_than_the_table_says_is_named(position, block, offset, slot):
     before = sound()
@@ -102,6 +97,71 @@ def test_write_to_another_slot_than_the_table_says_is_named(position, block, off
     assert f"write_alone: A's position {position} does not map to slot {slot}" in invariants.broken(
         before, event, after
     )
+
+
+@pytest.mark.parametrize(("block", "offset"), [(1, 0), (2, 1), (0, 3)])
+def test_write_whose_slot_is_not_that_offset_of_its_block_is_named(block, offset):
+    before = sound()
+    event = TokenWritten("A", 3, "x", block, offset, slot=3, engine_step=1)
+    after = replace(before, tokens={**before.tokens, "A": (*before.tokens["A"], "x")})
+    sentence = f"write_alone: A's slot 3 is not offset {offset} of block {block}"
+    assert sentence in invariants.broken(before, event, after)
+
+
+def grown():
+    """`sound`, and A took blocks 3 and 4 for positions 3 to 7."""
+    state = sound()
+    return replace(
+        state,
+        block_tables={**state.block_tables, "A": (0, 1, 3, 4)},
+        host_tables={**state.host_tables, "A": (None,) * 4},
+        ref_counts={**state.ref_counts, 3: 1, 4: 1},
+        free_blocks=(5,),
+    )
+
+
+def written(slots, *, position=3, tokens=tuple("vwxyz"), state=None):
+    """What is said of A's writing `tokens` into `slots`."""
+    before = state or grown()
+    event = TokensWritten("A", position, tokens, slots, engine_step=1)
+    return invariants.broken(before, event, replay.apply(before, event))
+
+
+RIGHT = (3, 6, 7, 8, 9)
+
+
+def test_tokens_written_where_the_table_says_break_nothing():
+    assert written(RIGHT) == []
+
+
+@pytest.mark.parametrize("wrong", [-1, 0, 5, 10, 11, 600])
+@pytest.mark.parametrize("k", range(5))
+def test_each_wrong_slot_of_tokens_written_at_once_is_named(k, wrong):
+    slots = (*RIGHT[:k], wrong, *RIGHT[k + 1 :])
+    said = [sentence for sentence in written(slots) if "does not map" in sentence]
+    assert said == [f"write_alone: A's position {3 + k} does not map to slot {wrong}"]
+
+
+def test_all_wrong_slots_of_one_write_are_named():
+    said = written((3, 7, 6, 8, 9))
+    assert said == [f"write_alone: A's position {p} does not map to slot {slot}" for p, slot in ((4, 7), (5, 6))]
+
+
+def test_tokens_written_into_a_shared_block_are_each_named():
+    state = replace(grown(), ref_counts={**grown().ref_counts, 3: 2})
+    said = [sentence for sentence in written(RIGHT, state=state) if sentence.startswith("write_alone")]
+    assert said == [f"write_alone: A wrote slot {slot} of block 3, whose ref_count is 2" for slot in (6, 7)]
+
+
+def test_tokens_and_slots_of_different_number_are_named():
+    assert "write_alone: A wrote 5 tokens into 4 slots" in written(RIGHT[:4])
+    assert "write_alone: A wrote 4 tokens into 5 slots" in written(RIGHT, tokens=tuple("vwxy"))
+
+
+@pytest.mark.parametrize("position", [2, 4])
+def test_tokens_written_elsewhere_than_behind_the_last_are_named(position):
+    sentence = f"write_alone: A wrote position {position}, which is not the one after its last"
+    assert sentence in written(RIGHT, position=position)
 
 
 def test_write_over_an_earlier_token_is_named():

@@ -3,7 +3,8 @@
 import json
 from dataclasses import replace
 
-from pagedviz import run_view
+from pagedviz.engine import history
+from pagedviz.metrics import memory
 from pagedviz.play import Player
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
@@ -48,18 +49,19 @@ def test_plan_stops_at_the_first_token_that_the_model_chooses_and_follows_from_t
 
 def test_step_that_was_planned_otherwise_is_a_failed_check():
     view, (run, _) = RunView(RUN), computed(RUN)
-    other = replace(run.steps[4], event=replace(run.steps[4].event, token="other"))
-    checks = view.checks(replace(run, steps=[*run.steps[:4], other, *run.steps[5:]]))
-    assert [k for k, check in enumerate(checks) if not check.ok] == [5]
-    assert checks[5].broken[0].startswith("replay: the app planned TokenWritten(seq_id='A', position=1")
+    other = replace(run.steps[3], event=replace(run.steps[3].event, tokens=("a", 7, 7)))
+    checks = view.checks(replace(run, steps=[*run.steps[:3], other, *run.steps[4:]]))
+    assert [k for k, check in enumerate(checks) if not check.ok] == [4]
+    assert checks[4].broken[0].startswith("replay: the app planned TokensWritten(seq_id='A', position=0")
 
 
-def test_every_state_is_replayed_from_the_key_frame_before_it(monkeypatch):
-    monkeypatch.setattr(run_view, "KEY_FRAME", 5)
-    view, (_, states) = RunView(RUN), computed(RUN)
-    assert [view.snapshot(k) for k in range(len(states))] == states
-    assert len(view._key_frames) == 1 + len(view.steps) // 5 > 3
-    assert len(view.memory) == len(states)
+def test_every_state_is_there_whether_planned_or_followed(monkeypatch):
+    monkeypatch.setattr(history, "KEY_FRAME", 3)
+    for scenario in (RUN, GENERATES):
+        view, (run, states) = RunView(scenario), computed(scenario)
+        view.follow(run)
+        assert [view.snapshot(k) for k in range(len(states))] == states
+        assert view.memory == [memory(state) for state in states]
 
 
 def test_stage_gets_the_run_as_plain_json():

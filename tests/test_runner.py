@@ -7,11 +7,12 @@ import pytest
 import torch
 
 import kernels
+from pagedviz.runtime import decode_graph
 from pagedviz.runtime.runner import Runner
 from pagedviz.runtime.toy_model import VOCABULARY
 from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Generate, Reload, Spill, parse
 from tests.engine_cases import EXAMPLE
-from tests.runner_cases import TINY, Played, same_bits
+from tests.runner_cases import TINY, Played, on_attention, one_by_one, same_bits
 
 ABC = ("a", "b", "c")
 
@@ -19,7 +20,7 @@ ABC = ("a", "b", "c")
 def test_example_of_the_issue_is_good_at_every_step():
     scenario = parse(EXAMPLE)
     played = Played(*scenario.ops, cache=scenario.cache, seed=scenario.seed)
-    assert len(played.steps) == 26
+    assert len(played.steps) == 19
     assert played.start.ok
     assert all(check.ok and check.max_error < 1e-5 and check.failed == () for check in played.checks)
     assert played.state.block_tables == {"A": (1, 9, 5)}
@@ -45,18 +46,16 @@ def test_any_shape_is_good_at_every_step(cache):
 def test_every_resident_sequence_is_compared_at_every_event():
     played = Played(Add("A", ABC), Add("B", ABC), Spill("A"), Reload("A"), Free("A"))
     compared = [(happening.event.kind, check.compared) for happening, check in played.steps]
-    assert compared[:6] == [
+    assert compared[:4] == [
         ("SequenceAdded", 0),
         ("BlockAllocated", 0),
         ("BlockAllocated", 0),
-        ("TokenWritten", 1),
-        ("TokenWritten", 1),
-        ("TokenWritten", 1),
+        ("TokensWritten", 1),
     ]
-    assert compared[6:12] == [("SequenceAdded", 1)] + [("BlockAllocated", 1)] * 2 + [("TokenWritten", 2)] * 3
+    assert compared[4:8] == [("SequenceAdded", 1)] + [("BlockAllocated", 1)] * 2 + [("TokensWritten", 2)]
     # A is not resident from its first spilled block to its last reloaded one.
-    assert compared[12:16] == [("BlockSpilled", 1), ("BlockSpilled", 1), ("BlockReloaded", 1), ("BlockReloaded", 2)]
-    assert compared[16:] == [("BlockFreed", 2), ("BlockFreed", 1), ("SequenceFreed", 1)]
+    assert compared[8:12] == [("BlockSpilled", 1), ("BlockSpilled", 1), ("BlockReloaded", 1), ("BlockReloaded", 2)]
+    assert compared[12:] == [("BlockFreed", 2), ("BlockFreed", 1), ("SequenceFreed", 1)]
 
 
 def test_check_says_what_computed_it():
@@ -108,32 +107,120 @@ def test_copy_on_write_copies_the_bits_and_then_parts():
     assert all(check.ok for check in played.checks)
 
 
-def test_v1_pads_tables_with_the_null_block_whose_slots_stay_nan(monkeypatch):
-    tables, decode = [], kernels.paged_decode
-
-    def watched(q, k_cache, v_cache, block_tables, seq_lens, **options):
-        tables.append(block_tables.tolist())
-        return decode(q, k_cache, v_cache, block_tables, seq_lens, **options)
-
-    monkeypatch.setattr(kernels, "paged_decode", watched)
+@pytest.mark.parametrize("more", [("x",), ("x", "y")], ids=["decode", "prefill"])
+def test_v1_pads_tables_with_the_null_block_whose_slots_stay_nan(monkeypatch, more):
+    tables = watched_tables(monkeypatch)
     cache = replace(TINY, profile="vllm-v1", scatter=False)
-    played = Played(Add("A", ABC), Add("B", ("x",)), cache=cache)
+    played = Played(Add("A", ABC), Add("B", more), cache=cache)
     assert tables[-1] == [[1, 2], [3, 0]]
     assert played.runner.kv.k[:, 0].isnan().all()
     assert played.runner.kv.v[:, 0].isnan().all()
     assert all(check.ok for check in played.checks)
 
 
-def test_v0_pads_tables_with_minus_one(monkeypatch):
-    tables, decode = [], kernels.paged_decode
-
-    def watched(q, k_cache, v_cache, block_tables, seq_lens, **options):
-        tables.append(block_tables.tolist())
-        return decode(q, k_cache, v_cache, block_tables, seq_lens, **options)
-
-    monkeypatch.setattr(kernels, "paged_decode", watched)
-    Played(Add("A", ABC), Add("B", ("x",)), cache=replace(TINY, scatter=False))
+@pytest.mark.parametrize("more", [("x",), ("x", "y")], ids=["decode", "prefill"])
+def test_v0_pads_tables_with_minus_one(monkeypatch, more):
+    tables = watched_tables(monkeypatch)
+    Played(Add("A", ABC), Add("B", more), cache=replace(TINY, scatter=False))
     assert tables[-1] == [[0, 1], [2, -1]]
+
+
+def watched_tables(monkeypatch):
+    """The block tables of every launch of attention from here on."""
+    tables = []
+
+    def watched(attend, q, k_cache, v_cache, block_tables, seq_lens):
+        tables.append(block_tables.tolist())
+        return attend(q, k_cache, v_cache, block_tables, seq_lens)
+
+    on_attention(monkeypatch, watched)
+    return tables
+
+
+# --- a prompt is one launch ---
+
+
+def launches(monkeypatch):
+    """The name of every kernel of attention that is launched from here on, with its number of queries."""
+    names = []
+
+    def watch(name):
+        real = getattr(kernels, name)
+
+        def watched(q, *arguments, **options):
+            names.append((name, len(q)))
+            return real(q, *arguments, **options)
+
+        monkeypatch.setattr(kernels, name, watched)
+
+    monkeypatch.setattr(decode_graph, "MOST_GRAPHS", 0)
+    watch("paged_decode")
+    watch("paged_prefill")
+    return names
+
+
+def test_tokens_given_together_are_one_launch_a_layer_and_a_single_one_is_a_decode(monkeypatch):
+    names = launches(monkeypatch)
+    played = Played(Add("A", ABC))
+    assert names == [("paged_prefill", 3)] * TINY.num_layers
+    names.clear()
+    played.play(Append("A", ("d",)))
+    # the block that it took was checked by a launch of its own
+    assert names == [("paged_decode", 1)] * TINY.num_layers
+    names.clear()
+    played.play(Append("A", ("e", "f")))
+    assert names == [("paged_decode", 1)] * TINY.num_layers + [("paged_prefill", 2)] * TINY.num_layers
+    names.clear()
+    played.play(Add("B", ("x", "y")))
+    assert names[-TINY.num_layers :] == [("paged_prefill", 3)] * TINY.num_layers  # A's newest token and B's two
+    names.clear()
+    played.play(Generate("A", 2))
+    assert {name for name, _ in names} == {"paged_decode"}
+
+
+@pytest.mark.parametrize(
+    "cache",
+    [
+        TINY,
+        replace(TINY, block_size=1, num_layers=1, num_heads=1, head_dim=2),
+        replace(TINY, block_size=3, num_heads=6, num_kv_heads=2, head_dim=6, num_layers=3),
+        replace(TINY, block_size=32, num_heads=4, num_kv_heads=4, profile="vllm-v1"),
+    ],
+    ids=["tiny", "one token a block", "odd sizes", "v1, one block"],
+)
+def test_prompt_gives_what_the_same_tokens_give_one_by_one(cache):
+    tokens = ("Four", "score", 7, "🙂", "Four", "seven", "ago")
+    single = Played(Add("Z", ABC[:1]), *one_by_one("A", tokens), cache=cache)
+    for ops in ([Add("A", tokens)], [Add("A", tokens[:2]), Append("A", tokens[2:6]), Append("A", tokens[6:])]):
+        together = Played(Add("Z", ABC[:1]), *ops, cache=cache)
+        assert all(check.ok for check in together.checks)
+        for mine, theirs in zip(together.logged("A"), single.logged("A"), strict=True):  # q, k, v of each layer; x
+            torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
+        for mine, theirs in zip(together.kv("A"), single.kv("A"), strict=True):
+            torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
+
+
+def test_write_changes_the_slots_of_its_tokens_and_no_other_bit(monkeypatch):
+    mappings, store = [], kernels.store_kv
+
+    def watched(k, v, k_cache, v_cache, slot_mapping):
+        mappings.append(slot_mapping.tolist())
+        store(k, v, k_cache, v_cache, slot_mapping)
+
+    monkeypatch.setattr(kernels, "store_kv", watched)
+    played = Played(Add("A", ABC), Add("B", ("x",)))
+    kv = played.runner.kv
+    before = [cache.clone() for cache in (kv.k, kv.v)]
+    mappings.clear()
+    played.play(Append("A", ("d", "e", "f")))
+    slots = list(played.steps[-1][0].event.slots)
+    assert mappings == [[*slots, -1]] * TINY.num_layers  # B asks and writes nothing
+    for cache, was in zip((kv.k, kv.v), before, strict=True):
+        now, was = cache.clone().flatten(1, 2), was.flatten(1, 2)
+        assert now[:, slots].isfinite().all()
+        now[:, slots] = was[:, slots]
+        assert same_bits((now,), (was,))
+    assert played.last.ok
 
 
 # --- the model ---

@@ -10,16 +10,20 @@ import kernels
 from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.block_pool import BlockPool
 from pagedviz.engine.events import BlockFreed, BlockReleased, BlockShared, BlockSpilled
-from pagedviz.runtime import decode_graph
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import KVLog
 from pagedviz.scenario import Add, Append, Fork, Free, Reload, Spill
-from tests.runner_cases import Played
+from tests.runner_cases import Played, on_attention, one_by_one
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN is the point here
 
 ABC = ("a", "b", "c")
 FORK_AND_WRITE = Add("A", ABC), Fork("A", "B"), Append("B", ("x",))
+# The same three tokens through paged_prefill and through paged_decode, with the event that writes them.
+PREFILL, DECODE = (Add("A", ABC),), one_by_one("A", ABC)
+THROUGH_BOTH = pytest.mark.parametrize(
+    ("ops", "event"), [(PREFILL, "TokensWritten"), (DECODE, "TokenWritten")], ids=["prefill", "decode"]
+)
 BYTES = "bytes: K or V of {} through its table differs from its log"
 
 
@@ -69,11 +73,14 @@ def test_copy_of_the_first_layer_only_is_found(monkeypatch):
     assert (kind, check.failed, check.broken) == ("EntryRewritten", ("B",), (BYTES.format("B"),))
 
 
-def test_write_into_a_shared_block_is_found(monkeypatch):
+@pytest.mark.parametrize(
+    ("tokens", "event"), [(("x",), "TokenWritten"), (("x", "y"), "TokensWritten")], ids=["one token", "several"]
+)
+def test_write_into_a_shared_block_is_found(monkeypatch, tokens, event):
     monkeypatch.setattr(BlockManager, "_make_writable", lambda self, seq: None)
-    kind, check, state = first_failure(*FORK_AND_WRITE, Append("A", ("y",)))
+    kind, check, state = first_failure(*FORK_AND_WRITE[:2], Append("B", tokens), Append("A", ("y",)))
     slot = state.block_tables["B"][1] * 2 + 1
-    assert kind == "TokenWritten"
+    assert kind == event
     assert f"write_alone: B wrote slot {slot} of block {slot // 2}, whose ref_count is 2" in check.broken
 
 
@@ -116,105 +123,154 @@ def test_block_handed_out_while_in_use_is_found(monkeypatch):
 # --- the kernel reads through the table ---
 
 
-def break_decode(monkeypatch, broken):
-    decode = kernels.paged_decode
-    # What is broken in Python would be broken once, while a graph is captured.
-    monkeypatch.setattr(decode_graph, "MOST_GRAPHS", 0)
-    monkeypatch.setattr(kernels, "paged_decode", lambda *arguments, **options: broken(decode, *arguments, **options))
-
-
-def test_unmasked_v_lets_nan_through(monkeypatch):
+@THROUGH_BOTH
+def test_unmasked_v_lets_nan_through(monkeypatch, ops, event):
     """Zero times NaN is NaN: weights of 0 do not hide what lies behind the last token."""
 
-    def unmasked(decode, q, k_cache, v_cache, block_tables, seq_lens, **options):
-        out = decode(q, k_cache, v_cache, block_tables, seq_lens, **options)
-        for i, seq_len in enumerate(seq_lens.tolist()):
-            last = int(block_tables[i, (seq_len - 1) // 2])
-            out[i] += 0.0 * v_cache[last].sum()
-        return out
+    def unmasked(attend, q, k_cache, v_cache, block_tables, seq_lens):
+        last = int(block_tables[0, (int(seq_lens[0]) - 1) // 2])
+        return attend(q, k_cache, v_cache, block_tables, seq_lens) + 0.0 * v_cache[last].sum()
 
-    break_decode(monkeypatch, unmasked)
-    kind, check, _ = first_failure(Add("A", ABC))
-    assert (kind, check.max_error, check.failed, check.broken) == ("TokenWritten", None, ("A",), ())
+    on_attention(monkeypatch, unmasked)
+    kind, check, _ = first_failure(*ops)
+    assert (kind, check.max_error, check.failed, check.broken) == (event, None, ("A",), ())
 
 
-def test_unmasked_k_and_v_let_nan_through(monkeypatch):
-    def whole_blocks(decode, q, k_cache, v_cache, block_tables, seq_lens, **options):
-        return decode(q, k_cache, v_cache, block_tables, (seq_lens + 1) // 2 * 2, **options)
+@THROUGH_BOTH
+def test_unmasked_k_and_v_let_nan_through(monkeypatch, ops, event):
+    def whole_blocks(attend, q, k_cache, v_cache, block_tables, seq_lens):
+        return attend(q, k_cache, v_cache, block_tables, (seq_lens + 1) // 2 * 2)
 
-    break_decode(monkeypatch, whole_blocks)
-    kind, check, _ = first_failure(Add("A", ABC))
-    assert (kind, check.max_error) == ("TokenWritten", None)
+    on_attention(monkeypatch, whole_blocks)
+    kind, check, _ = first_failure(*ops)
+    assert (kind, check.max_error) == (event, None)
 
 
+@THROUGH_BOTH
 @pytest.mark.parametrize(
     "shorter",
     [lambda seq_lens: seq_lens // 2 * 2, lambda seq_lens: seq_lens - 1],
     ids=["full blocks only", "newest token left out"],
 )
-def test_tokens_left_out_are_found(monkeypatch, shorter):
-    def left_out(decode, q, k_cache, v_cache, block_tables, seq_lens, **options):
-        return decode(q, k_cache, v_cache, block_tables, shorter(seq_lens), **options)
+def test_tokens_left_out_are_found(monkeypatch, ops, event, shorter):
+    def left_out(attend, q, k_cache, v_cache, block_tables, seq_lens):
+        return attend(q, k_cache, v_cache, block_tables, shorter(seq_lens))
 
-    break_decode(monkeypatch, left_out)
-    kind, check, _ = first_failure(Add("A", ABC))
-    assert kind == "TokenWritten"
+    on_attention(monkeypatch, left_out)
+    kind, check, _ = first_failure(*ops)
+    assert kind == event
     assert check.max_error > 1e-2
     assert check.broken == ()
 
 
-def test_full_and_partial_block_swapped_are_found(monkeypatch):
-    def swapped(decode, q, k_cache, v_cache, block_tables, seq_lens, **options):
-        return decode(q, k_cache, v_cache, block_tables.flip(1), seq_lens, **options)
+@pytest.mark.parametrize(
+    ("ops", "event", "seq_len"),
+    [(PREFILL, "TokensWritten", 3), (DECODE, "BlockAllocated", 2)],
+    ids=["prefill", "decode"],
+)
+def test_full_and_partial_block_swapped_are_found(monkeypatch, ops, event, seq_len):
+    def swapped(attend, q, k_cache, v_cache, block_tables, seq_lens):
+        return attend(q, k_cache, v_cache, block_tables.flip(1), seq_lens)
 
-    break_decode(monkeypatch, swapped)
-    kind, check, state = first_failure(Add("A", ABC))
-    assert (kind, check.max_error, state.seq_len("A")) == ("TokenWritten", None, 1)
+    on_attention(monkeypatch, swapped)
+    kind, check, state = first_failure(*ops)
+    assert (kind, check.max_error, state.seq_len("A")) == (event, None, seq_len)
+
+
+def swap_full_blocks(monkeypatch):
+    def swapped(attend, q, k_cache, v_cache, block_tables, seq_lens):
+        row = block_tables if int(seq_lens[0]) < 4 else block_tables.flip(1)
+        return attend(q, k_cache, v_cache, row, seq_lens)
+
+    on_attention(monkeypatch, swapped)
 
 
 def test_full_blocks_swapped_for_the_kernel_alone_give_the_same_sum(monkeypatch):
     """K carries its position, so attention does not ask for order. In the manager's table the bytes would tell."""
-
-    def swapped(decode, q, k_cache, v_cache, block_tables, seq_lens, **options):
-        row = block_tables if int(seq_lens[0]) < 4 else block_tables.flip(1)
-        return decode(q, k_cache, v_cache, row, seq_lens, **options)
-
-    break_decode(monkeypatch, swapped)
-    assert all(check.ok for check in Played(Add("A", (*ABC, "d"))).checks)
+    swap_full_blocks(monkeypatch)
+    assert all(check.ok for check in Played(*one_by_one("A", (*ABC, "d"))).checks)
 
 
-def test_error_in_a_deeper_layer_alone_is_found(monkeypatch):
+def test_full_blocks_swapped_are_found_where_queries_see_only_the_tokens_before_them(monkeypatch):
+    swap_full_blocks(monkeypatch)
+    kind, check, _ = first_failure(Add("A", (*ABC, "d")))
+    assert (kind, check.failed) == ("TokensWritten", ("A",))
+    assert check.max_error > 1e-2
+
+
+@THROUGH_BOTH
+def test_error_in_a_deeper_layer_alone_is_found(monkeypatch, ops, event):
     calls = []
 
-    def second_layer_off(decode, *arguments, **options):
+    def second_layer_off(attend, *arguments):
         calls.append(arguments)
-        return decode(*arguments, **options) + (1e-3 if len(calls) % 2 == 0 else 0.0)
+        return attend(*arguments) + (1e-3 if len(calls) % 2 == 0 else 0.0)
 
-    break_decode(monkeypatch, second_layer_off)
-    kind, check, _ = first_failure(Add("A", ABC))
-    assert kind == "TokenWritten"
+    on_attention(monkeypatch, second_layer_off)
+    kind, check, _ = first_failure(*ops)
+    assert kind == event
     assert check.max_error == pytest.approx(1e-3, rel=1e-2)
 
 
-def test_rows_of_two_sequences_swapped_are_found(monkeypatch):
-    def swapped(decode, q, k_cache, v_cache, block_tables, seq_lens, **options):
-        return decode(q, k_cache, v_cache, block_tables.flip(0), seq_lens.flip(0), **options)
+@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("row", [0, 1, 2])
+@pytest.mark.parametrize("wrong", [1e-3, float("nan")])
+def test_one_wrong_row_of_a_prompt_is_found_and_its_sequence_named(monkeypatch, row, layer, wrong):
+    prefill, calls = kernels.paged_prefill, []
 
-    break_decode(monkeypatch, swapped)
-    kind, check, _ = first_failure(Add("A", ABC), Add("B", ABC))
-    assert (kind, check.failed) == ("TokenWritten", ("A", "B"))
+    def one_row_off(*arguments, **options):
+        out = prefill(*arguments, **options)
+        if len(calls) % 2 == layer:
+            out[1 + row] += wrong  # row 0 is the newest token of B
+        calls.append(out)
+        return out
+
+    monkeypatch.setattr(kernels, "paged_prefill", one_row_off)
+    kind, check, _ = first_failure(Add("B", ("x",)), Add("A", ABC))
+    assert (kind, check.failed, check.broken) == ("TokensWritten", ("A",), ())
+    assert check.max_error == (None if wrong != wrong else pytest.approx(wrong, rel=1e-2))
 
 
-def test_stale_table_is_found_after_a_journey(monkeypatch):
+def test_query_that_sees_a_later_token_is_found(monkeypatch):
+    """Without the causal mask: every row of the prompt is the last token's view."""
+    prefill = kernels.paged_prefill
+
+    def all_seen(q, k_cache, v_cache, block_tables, seq_lens, query_start_loc, **options):
+        rows = block_tables.repeat_interleave(len(q), 0), seq_lens.repeat_interleave(len(q), 0)
+        starts = torch.arange(len(q) + 1, dtype=torch.int32, device=q.device)
+        return prefill(q, k_cache, v_cache, *rows, starts, **options)
+
+    monkeypatch.setattr(kernels, "paged_prefill", all_seen)
+    kind, check, _ = first_failure(Add("A", ABC))
+    assert (kind, check.failed, check.broken) == ("TokensWritten", ("A",), ())
+    assert check.max_error > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("ops", "event"),
+    [((Add("B", ("x", "y", "z")),), "TokensWritten"), (one_by_one("B", ("x", "y", "z")), "TokenWritten")],
+    ids=["prefill", "decode"],
+)
+def test_rows_of_two_sequences_swapped_are_found(monkeypatch, ops, event):
+    def swapped(attend, q, k_cache, v_cache, block_tables, seq_lens):
+        return attend(q, k_cache, v_cache, block_tables.flip(0), seq_lens.flip(0))
+
+    on_attention(monkeypatch, swapped)
+    kind, check, _ = first_failure(Add("A", ABC), *ops)
+    assert (kind, check.failed) == (event, ("A", "B"))
+
+
+@THROUGH_BOTH
+def test_stale_table_is_found_after_a_journey(monkeypatch, ops, event):
     """The table of the first launch is kept, as one that is built once and never updated."""
     kept = {}
 
-    def stale(decode, q, k_cache, v_cache, block_tables, seq_lens, **options):
+    def stale(attend, q, k_cache, v_cache, block_tables, seq_lens):
         table = kept.setdefault(tuple(block_tables.shape), block_tables)
-        return decode(q, k_cache, v_cache, table, seq_lens, **options)
+        return attend(q, k_cache, v_cache, table, seq_lens)
 
-    break_decode(monkeypatch, stale)
-    played = Played(Add("A", ABC))
+    on_attention(monkeypatch, stale)
+    played = Played(*ops)
     assert all(check.ok for check in played.checks)
     played.play(Spill("A"), Reload("A"))
     assert played.first_failure[0] == "BlockReloaded"
@@ -224,6 +280,7 @@ def test_stale_table_is_found_after_a_journey(monkeypatch):
 # --- storing ---
 
 
+@THROUGH_BOTH
 @pytest.mark.parametrize(
     "stored",
     [
@@ -233,20 +290,53 @@ def test_stale_table_is_found_after_a_journey(monkeypatch):
     ],
     ids=["in the next slot", "K as V", "nowhere"],
 )
-def test_token_stored_wrongly_is_found_at_once(monkeypatch, stored):
+def test_token_stored_wrongly_is_found_at_once(monkeypatch, ops, event, stored):
     store = kernels.store_kv
     monkeypatch.setattr(kernels, "store_kv", lambda *arguments: stored(store, *arguments))
-    played = Played(Add("A", ABC))
+    played = Played(*ops)
     kind, check = played.first_failure
-    assert kind == "TokenWritten"
+    assert kind == event
     assert BYTES.format("A") in check.broken
 
 
-def test_token_stored_behind_the_last_is_named_as_unowned(monkeypatch):
+@pytest.mark.parametrize("left_out", [0, 1, 2])
+def test_one_token_of_a_prompt_that_is_not_stored_is_found(monkeypatch, left_out):
+    store = kernels.store_kv
+
+    def all_but_one(k, v, k_cache, v_cache, slots):
+        slots = slots.clone()
+        slots[left_out] = -1
+        store(k, v, k_cache, v_cache, slots)
+
+    monkeypatch.setattr(kernels, "store_kv", all_but_one)
+    kind, check, _ = first_failure(Add("A", ABC))
+    assert (kind, check.max_error, check.failed) == ("TokensWritten", None, ("A",))
+    assert BYTES.format("A") in check.broken
+
+
+def test_row_without_a_slot_that_is_written_all_the_same_is_named_as_unowned(monkeypatch):
+    """While B writes, A's newest token only asks: its slot is -1."""
+    store = kernels.store_kv
+
+    def somewhere(k, v, k_cache, v_cache, slots):
+        last = k_cache.shape[0] * k_cache.shape[1] - 1
+        store(k, v, k_cache, v_cache, slots.masked_fill(slots < 0, last))
+
+    monkeypatch.setattr(kernels, "store_kv", somewhere)
+    kind, check, state = first_failure(Add("A", ("a",)), Add("B", ABC))
+    assert 7 in state.free_blocks
+    assert (kind, check.broken) == (
+        "TokensWritten",
+        ("poison: device block 7 holds a number in a slot that nobody owns",),
+    )
+
+
+@pytest.mark.parametrize("tokens", [("a",), ABC], ids=["decode", "prefill"])
+def test_token_stored_behind_the_last_is_named_as_unowned(monkeypatch, tokens):
     store = kernels.store_kv
     monkeypatch.setattr(kernels, "store_kv", lambda *arguments: store(*arguments[:4], arguments[4] ^ 1))
-    _, check, state = first_failure(Add("A", ("a",)))
-    block = state.block_tables["A"][0]
+    _, check, state = first_failure(Add("A", tokens))
+    block = state.block_tables["A"][-1]
     assert f"poison: device block {block} holds a number in a slot that nobody owns" in check.broken
 
 

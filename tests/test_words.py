@@ -3,7 +3,7 @@
 import pytest
 
 from pagedviz.engine import errors, words
-from pagedviz.engine.events import BlockCopied, Event, TokenWritten
+from pagedviz.engine.events import BlockCopied, Event, TokensWritten, TokenWritten
 
 
 @pytest.mark.parametrize(
@@ -13,6 +13,8 @@ from pagedviz.engine.events import BlockCopied, Event, TokenWritten
         ("{n:block}", {"n": 1}, "1 block"),
         ("{n:block}", {"n": 0}, "0 blocks"),
         ("{n:more device block}, {ids}.", {"n": 1, "ids": ()}, "1 more device block, ."),
+        ("{ids:token}", {"ids": (7, 1)}, "2 tokens"),
+        ("{ids:token}", {"ids": ["x"]}, "1 token"),
         ("two\n    lines of {what}", {"what": "text"}, "two lines of text"),
         ("“{token}”", {"token": "{n} {0} %s"}, "“{n} {0} %s”"),
     ],
@@ -28,6 +30,10 @@ def test_event_says_its_docstring_with_its_own_numbers():
     written = TokenWritten("A", position=5, token="<b>{}", block=2, offset=1, slot=9, engine_step=0)
     assert "“<b>{}” at position 5" in written.sentence
     assert "slot 9" in written.sentence
+    prompt = TokensWritten("A", position=2, tokens=("a", 7, "{b}"), slots=(9, 10, 11), engine_step=0)
+    assert prompt.sentence == (
+        "A wrote 3 tokens in one launch, from position 2 on, each into the slot that its block table gives."
+    )
 
 
 def test_every_event_and_every_refusal_has_a_sentence():

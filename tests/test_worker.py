@@ -17,8 +17,9 @@ from pagedviz.play import PROJECT
 from pagedviz.runtime.client import MAX_CRASHES, MAX_CRASHES_IN_ALL, WORKER, ComputeClient
 from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Generate, Op, Reload, Scenario, Spill
 from pagedviz.trace import Check, Step
-from tests.runner_cases import TINY, Played
+from tests.runner_cases import TINY, Played, one_by_one
 
+LONG = one_by_one("A", ["w"] * 14)  # many steps
 OPS = (Add("A", ("a", "b", 7)), Fork("A", "B"), Append("B", ("x",)), Generate("A", 2), Spill("A"), Reload("A"))
 
 
@@ -113,7 +114,7 @@ def test_runs_are_served_in_turn_step_by_step_until_the_app_is_gone():
     settings = scenario().to_json()["cache"]
     commands = [{"open": run, "seed": 0, "cache": settings} for run in ("x", "y", "z")]
     for run, count in (("x", 3), ("y", 6), ("z", 3)):
-        commands.append({"extend": run, "ops": [{"add": "A", "tokens": [1] * count}]})
+        commands.append({"extend": run, "ops": [op.to_json() for op in one_by_one("A", [1] * count)]})
     process.stdin.write("".join(json.dumps(command) + "\n" for command in commands))
     process.stdin.flush()
     indices = {"x": [], "y": [], "z": []}
@@ -123,7 +124,7 @@ def test_runs_are_served_in_turn_step_by_step_until_the_app_is_gone():
         if "index" in answer:
             indices[answer["run"]].append(answer["index"])
             order.append(answer["run"])
-        if answer.get("finished_ops") == 1 and answer["run"] == "y":
+        if answer.get("finished_ops") == 6 and answer["run"] == "y":
             break
     process.stdin.close()
     assert process.wait(timeout=60) == 0
@@ -142,7 +143,7 @@ def test_closed_run_is_computed_no_further():
 
     for run in ("x", "y"):
         say(open=run, seed=0, cache=scenario().to_json()["cache"])
-        say(extend=run, ops=[{"add": "A", "tokens": [1] * 8}])
+        say(extend=run, ops=[op.to_json() for op in one_by_one("A", [1] * 8)])
     answers = []
     for line in process.stdout:
         answers.append(json.loads(line))
@@ -235,7 +236,7 @@ def test_run_that_another_session_watches_is_not_continued_under_its_eyes(client
 
 
 def test_unfinished_run_is_dropped_when_nobody_holds_it(client):
-    busy = client.hold(scenario(Add("A", ("w",) * 14), seed=8))
+    busy = client.hold(scenario(*LONG, seed=8))
     held = client.hold(scenario(*OPS, seed=9))
     run = held.run
     held.let_go()
@@ -246,7 +247,7 @@ def test_unfinished_run_is_dropped_when_nobody_holds_it(client):
 
 
 def test_forgotten_hold_lets_go_by_itself(client):
-    held = client.hold(scenario(Add("A", ("w",) * 14), seed=10))
+    held = client.hold(scenario(*LONG, seed=10))
     key = held.run.key
     assert key in client._runs
     del held
@@ -255,7 +256,7 @@ def test_forgotten_hold_lets_go_by_itself(client):
 
 
 def test_stop_stops_and_keeps_what_has_been_checked(client):
-    held = client.hold(scenario(Add("A", ("w",) * 14), seed=11))
+    held = client.hold(scenario(*LONG, seed=11))
     wait(lambda: len(held.run.checks) > 4, "some states")
     stopped = client.stop(held)
     assert stopped.run.failed == "Checking was stopped. What has been checked stays."
@@ -264,12 +265,12 @@ def test_stop_stops_and_keeps_what_has_been_checked(client):
     wait_done(after)
     assert len(stopped.run.checks) == checked > 4
     assert held.run.key not in client._runs
-    assert client.hold(scenario(Add("A", ("w",) * 14), seed=11)).run is not held.run
+    assert client.hold(scenario(*LONG, seed=11)).run is not held.run
 
 
 def test_stop_of_one_session_leaves_the_run_of_another_that_shares_it(client):
-    mine = client.hold(scenario(Add("A", ("w",) * 14), seed=12))
-    theirs = client.hold(scenario(Add("A", ("w",) * 14), seed=12))
+    mine = client.hold(scenario(*LONG, seed=12))
+    theirs = client.hold(scenario(*LONG, seed=12))
     assert mine.run is theirs.run
     client.stop(mine)
     wait_done(theirs)
@@ -369,14 +370,15 @@ def test_run_that_kills_the_process_is_given_up_and_the_others_are_not(own_clien
             "ToyModel.embed = lambda self, token: os.kill(os.getpid(), 9) if token == 'die' else embed(self, token)"
         )
     )
-    bad, good = client.hold(scenario(Add("A", ("a", "die", "b")))), client.hold(scenario(*OPS))
+    bad = client.hold(scenario(Add("A", ("a",)), Append("A", ("die",))))
+    good = client.hold(scenario(*OPS))
     wait_done(bad, good)
     assert bad.run.failed == (
         f"The compute process stopped {MAX_CRASHES} times at the same step of this run (ended by SIGKILL), "
         "so it is not tried again. What has been checked stays."
     )
     assert [step.event.kind for step in bad.run.steps][-1] == "TokenWritten"
-    assert len(bad.run.steps) == 4
+    assert len(bad.run.steps) == 3
     assert_computed(good.run)
     assert "was started again" in good.run.notice
 

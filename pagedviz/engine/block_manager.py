@@ -23,6 +23,7 @@ from pagedviz.engine.events import (
     SequenceForked,
     SequenceFreed,
     Token,
+    TokensWritten,
     TokenWritten,
     WriteStopped,
 )
@@ -63,7 +64,7 @@ class BlockManager:
     # --- what a user can do ---
 
     def add(self, seq_id: str, tokens: Tokens[Token]) -> None:
-        """Admit a sequence: take the blocks of its whole prompt, then write the prompt token by token."""
+        """Admit a sequence: take the blocks of its whole prompt, then write the prompt at once."""
         if seq_id in self.sequences:
             raise errors.DuplicateSequence(seq_id=seq_id)
         if not tokens:
@@ -74,21 +75,24 @@ class BlockManager:
         self._report(SequenceAdded(seq_id, len(tokens)))
         for _ in range(needed):
             self._allocate(seq, f"a prompt of {len(tokens)} needs ceil({len(tokens)} / {self.block_size}) = {needed}")
-        for token in tokens:
-            self._write(seq, token)
+        self._write(seq, tokens)
 
     def append(self, seq_id: str, tokens: Tokens[Token]) -> None:
-        """Write more tokens. A block is taken by the first write after the last block filled up, not earlier."""
+        """Write more tokens at once: copy a shared tail first, then take blocks for what does not fit behind it."""
         if not tokens:
             raise errors.NoTokens(seq_id=seq_id)
         self.reserve(seq_id, len(tokens))
         seq = self.sequences[seq_id]
-        for token in tokens:
-            if seq.seq_len == len(seq.block_table) * self.block_size:
-                self._allocate(seq, "its last block is full" if seq.block_table else "it has no block yet")
-            else:
-                self._make_writable(seq)
-            self._write(seq, token)
+        if seq.seq_len % self.block_size:
+            self._make_writable(seq)
+        seq_len = seq.seq_len + len(tokens)
+        needed = self._blocks_for(seq_len)
+        reason = "its last block is full"
+        if len(tokens) > 1:
+            reason = f"{seq.seq_len} + {len(tokens)} tokens need ceil({seq_len} / {self.block_size}) = {needed}"
+        while len(seq.block_table) < needed:
+            self._allocate(seq, reason)
+        self._write(seq, tokens)
 
     def reserve(self, seq_id: str, num_tokens: int) -> None:
         """Make sure that `num_tokens` more can be written to a resident sequence, or raise. Takes no block yet."""
@@ -174,15 +178,16 @@ class BlockManager:
         seq.name_block(block, "device")
         self._report(BlockAllocated(seq.seq_id, len(seq.block_table) - 1, block, reason))
 
-    def _write(self, seq: Sequence, token: Token) -> None:
+    def _write(self, seq: Sequence, tokens: Tokens[Token]) -> None:
         position = seq.seq_len
-        block = seq.block_table[position // self.block_size]
-        assert block is not None
-        offset = position % self.block_size
-        slot = block * self.block_size + offset
-        seq.tokens.append(token)
+        slots = tuple(self._slot(seq, p) for p in range(position, position + len(tokens)))
+        seq.tokens += tokens
         seq.last_scheduled = self.engine_step
-        self._report(TokenWritten(seq.seq_id, position, token, block, offset, slot, self.engine_step))
+        if len(tokens) > 1:
+            self._report(TokensWritten(seq.seq_id, position, tuple(tokens), slots, self.engine_step))
+        else:
+            block, offset = divmod(slots[0], self.block_size)
+            self._report(TokenWritten(seq.seq_id, position, tokens[0], block, offset, slots[0], self.engine_step))
 
     def _share(self, child: Sequence, parent: Sequence, j: int) -> None:
         block, where, pool = self._entry(parent, j)
@@ -242,6 +247,11 @@ class BlockManager:
         self._report(BlockReloaded(seq.seq_id, sharers, block, host_block, queue_index))
 
     # --- helpers ---
+
+    def _slot(self, seq: Sequence, position: int) -> int:
+        block = seq.block_table[position // self.block_size]
+        assert block is not None
+        return block * self.block_size + position % self.block_size
 
     def _find(self, seq_id: str) -> Sequence:
         if seq_id not in self.sequences:

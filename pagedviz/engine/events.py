@@ -94,6 +94,30 @@ class TokenWritten(Event):
     slot: int
     engine_step: int
 
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        return (self.token,)
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        return (self.slot,)
+
+
+@dataclass(frozen=True)
+class TokensWritten(Event):
+    """{seq_id} wrote {tokens:token} in one launch, from position {position} on, each into the slot that its block table
+    gives."""
+
+    seq_id: str
+    position: int
+    tokens: tuple[Token, ...]
+    slots: tuple[int, ...]
+    engine_step: int
+
+
+# Both have `position` of the first token, `tokens` and `slots`.
+Written = TokenWritten | TokensWritten
+
 
 @dataclass(frozen=True)
 class WriteStopped(Event):

@@ -12,6 +12,7 @@ from pagedviz.engine.events import (
     OperationRefused,
     SequenceForked,
     TokenWritten,
+    Written,
 )
 from pagedviz.engine.snapshot import Row, Snapshot
 
@@ -65,16 +66,21 @@ def once_per_table(before: Snapshot, event: Event, after: Snapshot) -> Iterator[
 
 def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
     """A slot is written only when one table alone names its block, and right after the last filled slot."""
-    if not isinstance(event, TokenWritten):
+    if not isinstance(event, Written):
         return
-    count = after.ref_counts.get(event.block, 0)
-    if count != 1:
-        yield f"{event.seq_id} wrote slot {event.slot} of block {event.block}, whose ref_count is {count}"
+    size = after.block_size
     row: Row = after.block_tables.get(event.seq_id, ())
-    j, offset = divmod(event.position, after.block_size)
-    slot = event.block * after.block_size + offset
-    if j >= len(row) or row[j] != event.block or (event.offset, event.slot) != (offset, slot):
-        yield f"{event.seq_id}'s position {event.position} does not map to slot {event.slot}"
+    for position, slot in enumerate(event.slots, event.position):
+        block, offset = divmod(slot, size)
+        count = after.ref_counts.get(block, 0)
+        if count != 1:
+            yield f"{event.seq_id} wrote slot {slot} of block {block}, whose ref_count is {count}"
+        if row[position // size : position // size + 1] != (block,) or offset != position % size:
+            yield f"{event.seq_id}'s position {position} does not map to slot {slot}"
+    if isinstance(event, TokenWritten) and (event.block, event.offset) != divmod(event.slot, size):
+        yield f"{event.seq_id}'s slot {event.slot} is not offset {event.offset} of block {event.block}"
+    if len(event.slots) != len(event.tokens):
+        yield f"{event.seq_id} wrote {len(event.tokens)} tokens into {len(event.slots)} slots"
     if event.position != len(before.tokens.get(event.seq_id, ())):
         yield f"{event.seq_id} wrote position {event.position}, which is not the one after its last"
 

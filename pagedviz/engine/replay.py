@@ -86,9 +86,9 @@ def _block_shared(s: Snapshot, e: events.BlockShared) -> dict[str, Any]:
     }
 
 
-def _token_written(s: Snapshot, e: events.TokenWritten) -> dict[str, Any]:
+def _written(s: Snapshot, e: events.Written) -> dict[str, Any]:
     return {
-        "tokens": _with(s.tokens, **{e.seq_id: (*s.tokens[e.seq_id], e.token)}),
+        "tokens": _with(s.tokens, **{e.seq_id: s.tokens[e.seq_id] + e.tokens}),
         "last_scheduled": _with(s.last_scheduled, **{e.seq_id: e.engine_step}),
     }
 
@@ -163,7 +163,8 @@ _CHANGES: dict[type[Event], Callable[[Snapshot, Any], dict[str, Any]]] = {
     events.SequenceFreed: _sequence_freed,
     events.BlockAllocated: _block_allocated,
     events.BlockShared: _block_shared,
-    events.TokenWritten: _token_written,
+    events.TokenWritten: _written,
+    events.TokensWritten: _written,
     events.BlockCopied: _block_copied,
     events.EntryRewritten: _entry_rewritten,
     events.BlockReleased: _block_released,

@@ -32,7 +32,7 @@ class KVCache:
         self.transfers.claim(blocks)
 
     def store(self, layer: int, k: Tensor, v: Tensor, slots: Sequence[int] | Tensor) -> None:
-        """Write each token's k and v [num_tokens, num_kv_heads, head_dim] into its slot [num_tokens] of one layer."""
+        """Write each token's k and v [num_tokens, num_kv_heads, head_dim] into its slot of one layer; -1 is nowhere."""
         self.claim({int(slot) // self.k.shape[2] for slot in slots})
         kernels.store_kv(k, v, self.k[layer], self.v[layer], torch.as_tensor(slots, device=self.device))
 

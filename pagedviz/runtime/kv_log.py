@@ -28,8 +28,16 @@ class LoggedSequence:
         """Every list that grows by one element a token."""
         return [*self.q, *self.k, *self.v, self.x]
 
-    def stacked_kv(self, layer: int) -> tuple[Tensor, Tensor]:
-        return torch.stack(self.k[layer]), torch.stack(self.v[layer])
+    def stacked_kv(self, layer: int, seq_len: int | None = None) -> tuple[Tensor, Tensor]:
+        """K and V of the first `seq_len` tokens, or of all, each [seq_len, num_kv_heads, head_dim]."""
+        return torch.stack(self.k[layer][:seq_len]), torch.stack(self.v[layer][:seq_len])
+
+    def shortened(self, num_tokens: int) -> "LoggedSequence":
+        """Another log with the first tokens of this one, which stays as it is for whoever looks back."""
+        shorter = LoggedSequence(len(self.q))
+        for row, mine in zip(shorter.rows(), self.rows(), strict=True):
+            row += mine[:num_tokens]
+        return shorter
 
 
 class KVLog:
@@ -49,7 +57,6 @@ class KVLog:
                 for mine, theirs in zip(child.rows(), parent.rows(), strict=True):
                     mine += theirs[first : first + len(event.tokens)]
             case BlockReleased() | BlockFreed():
-                for row in self.sequences[event.seq_id].rows():
-                    del row[event.num_tokens :]
+                self.sequences[event.seq_id] = self.sequences[event.seq_id].shortened(event.num_tokens)
             case SequenceFreed():
                 del self.sequences[event.seq_id]

@@ -3,18 +3,20 @@
 import math
 import time
 from collections.abc import Iterator
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 import kernels
 from pagedviz.engine import invariants
-from pagedviz.engine.events import TokenWritten
+from pagedviz.engine.events import Event, Written
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import Happening, Player
 from pagedviz.runtime.decode_graph import DecodeGraphs
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import KVLog
+from pagedviz.runtime.launch_input import LaunchInput, launch_input
 from pagedviz.runtime.toy_model import ToyModel
 from pagedviz.scenario import CacheConfig, Op
 from pagedviz.trace import Check
@@ -51,14 +53,10 @@ class Runner:
     def _check(self, snapshot: Snapshot, broken: tuple[str, ...], happening: Happening | None) -> Check:
         started = time.perf_counter()
         event = happening.event if happening else None
-        if isinstance(event, TokenWritten):
-            errors = self._write(event, snapshot)
-        else:
-            if event is not None:
-                self.kv.apply(event)
-                self.log.apply(event)
-            errors = [self._attend(layer, snapshot)[1] for layer in range(self.cache.num_layers)]
-        error = {seq_id: max(layer[seq_id] for layer in errors) for seq_id in errors[0]}
+        if event is not None:
+            self.kv.apply(event)
+            self.log.apply(event)
+        error = self._launch(launch_input(snapshot, event), event)
         wrong_bytes = [seq_id for seq_id in snapshot.tokens if not self._bytes_agree(snapshot, seq_id)]
         broken += tuple(f"bytes: K or V of {seq_id} through its table differs from its log" for seq_id in wrong_bytes)
         num_invariants = len(invariants.INVARIANTS) + 1  # the engine's, and the bytes through the tables
@@ -79,55 +77,65 @@ class Runner:
             failed=tuple(s for s in snapshot.tokens if s in wrong_bytes or not error.get(s, 0.0) <= TOLERANCE),
         )
 
-    def _write(self, event: TokenWritten, snapshot: Snapshot) -> list[dict[str, float]]:
-        """Run the model over the new token, layer by layer: its K and V go to its slot, then everybody attends."""
-        logged = self.log.sequences[event.seq_id]
-        x = self.model.embed(event.token)
-        errors = []
-        for layer in range(self.cache.num_layers):
-            q, k, v = self.model.qkv(layer, x, event.position)
-            for row, value in ((logged.q, q), (logged.k, k), (logged.v, v)):
-                row[layer].append(value)
-            self.kv.store(layer, k[None], v[None], [event.slot])
-            attention, error = self._attend(layer, snapshot)
-            errors.append(error)
-            x = self.model.after_attention(layer, x, attention[event.seq_id])
-        logged.x.append(x)
-        return errors
+    def _launch(self, launch: LaunchInput, event: Event | None) -> dict[str, float]:
+        """Take the event's new tokens, if any, through the model, layer by layer, and let everybody attend.
 
-    def _attend(self, layer: int, snapshot: Snapshot) -> tuple[dict[str, Tensor], dict[str, float]]:
-        """Attend from every resident sequence's newest token through its table, in one launch.
-
-        Returns by sequence the kernel's output [num_heads, head_dim] and its largest |paged - dense|.
+        In each layer one launch stores K and V and one attends. Returns by sequence the largest |paged - dense|.
         """
-        seq_ids = [s for s in snapshot.tokens if snapshot.tokens[s] and snapshot.is_resident(s)]
-        if not seq_ids:
-            return {}, {}
-        width = max(len(snapshot.block_tables[s]) for s in seq_ids)
-        padding = -1 if snapshot.null_block is None else snapshot.null_block
-        rows = [list(snapshot.block_tables[s]) for s in seq_ids]
-        self.kv.claim(block for row in rows for block in row if block is not None)
-        block_tables = torch.tensor([row + [padding] * (width - len(row)) for row in rows], dtype=torch.int32)
-        seq_lens = torch.tensor([snapshot.seq_len(s) for s in seq_ids], dtype=torch.int32)
-        paged = self.decode(
-            torch.stack([self.log.sequences[s].q[layer][-1] for s in seq_ids]),
-            self.kv.k[layer],
-            self.kv.v[layer],
-            block_tables.to(self.device),
-            seq_lens.to(self.device),
-            tokens_per_tile=min(self.cache.block_size, max(16, TILE_ELEMENTS // self.cache.head_dim)),
-        )
-        worst = torch.stack([(out - self._dense(layer, s)).abs().max() for s, out in zip(seq_ids, paged, strict=True)])
-        worst = worst.nan_to_num(
-            nan=math.inf
-        )  # a NaN that reached the output passes no comparison, so make it the worst
-        return dict(zip(seq_ids, paged, strict=True)), dict(zip(seq_ids, worst.tolist(), strict=True))
+        written = event if isinstance(event, Written) else None
+        rows = [self.model.embed(token) for token in written.tokens] if written else []
+        error = dict.fromkeys(launch.seq_ids, 0.0)
+        self.kv.claim(launch.block_tables.flatten().tolist())
+        for layer in range(self.cache.num_layers if error else 0):
+            if written:
+                self._project(layer, written, rows)
+                k, v = self._newest(launch, layer, "k"), self._newest(launch, layer, "v")
+                self.kv.store(layer, k, v, launch.slot_mapping)
+            paged = self._attend(layer, launch)
+            for seq_id, worst in self._errors(layer, paged).items():
+                error[seq_id] = max(error[seq_id], worst)
+            if written:
+                heads = paged[written.seq_id]
+                rows = [self.model.after_attention(layer, x, out) for x, out in zip(rows, heads, strict=True)]
+        if written:
+            self.log.sequences[written.seq_id].x += rows
+        return error
 
-    def _dense(self, layer: int, seq_id: str) -> Tensor:
-        """The judge: float64 attention over the plain log, [num_heads, head_dim]."""
-        logged = self.log.sequences[seq_id]
-        k, v = logged.stacked_kv(layer)
-        return kernels.dense_attention(logged.q[layer][-1][None], k, v)[0]
+    def _project(self, layer: int, written: Written, rows: list[Tensor]) -> None:
+        """Log q, k and v of the new tokens in one layer, each row computed by itself."""
+        logged = self.log.sequences[written.seq_id]
+        for position, x in enumerate(rows, written.position):
+            for row, value in zip((logged.q, logged.k, logged.v), self.model.qkv(layer, x, position), strict=True):
+                row[layer].append(value)
+
+    def _newest(self, launch: LaunchInput, layer: int, what: Literal["q", "k", "v"]) -> Tensor:
+        """The rows of the launch's tokens in one layer, from the log: [num_tokens, heads, head_dim]."""
+        rows: list[Tensor] = []
+        for seq_id, query_len in zip(launch.seq_ids, launch.query_lens, strict=True):
+            rows += getattr(self.log.sequences[seq_id], what)[layer][-query_len:]
+        return torch.stack(rows)
+
+    def _attend(self, layer: int, launch: LaunchInput) -> dict[str, Tensor]:
+        """Attend from the launch's tokens through the tables: by sequence [query_len, num_heads, head_dim]."""
+        q, k_cache, v_cache = self._newest(launch, layer, "q"), self.kv.k[layer], self.kv.v[layer]
+        block_tables, seq_lens = launch.block_tables.to(self.device), launch.seq_lens.to(self.device)
+        tile = min(self.cache.block_size, max(16, TILE_ELEMENTS // self.cache.head_dim))
+        if launch.is_decode:
+            paged = self.decode(q, k_cache, v_cache, block_tables, seq_lens, tokens_per_tile=tile)
+        else:
+            starts = launch.query_start_loc.to(self.device)
+            paged = kernels.paged_prefill(q, k_cache, v_cache, block_tables, seq_lens, starts, tokens_per_tile=tile)
+        return dict(zip(launch.seq_ids, paged.split_with_sizes(launch.query_lens), strict=True))
+
+    def _errors(self, layer: int, paged: dict[str, Tensor]) -> dict[str, float]:
+        """By sequence the largest difference from the judge, float64 attention over the plain log."""
+        worst = []
+        for seq_id, out in paged.items():
+            logged = self.log.sequences[seq_id]
+            q = torch.stack(logged.q[layer][-len(out) :])
+            worst.append((out - kernels.dense_attention(q, *logged.stacked_kv(layer))).abs().max())
+        # A NaN that reached the output passes no comparison, so it is made the worst.
+        return dict(zip(paged, torch.stack(worst).nan_to_num(nan=math.inf).tolist(), strict=True))
 
     def _bytes_agree(self, snapshot: Snapshot, seq_id: str) -> bool:
         if not snapshot.tokens[seq_id]:

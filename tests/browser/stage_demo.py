@@ -148,7 +148,7 @@ def failed() -> Data:
 
 
 def big(num_sequences: int = 256, num_blocks: int = 8192, num_steps: int = 300) -> Data:
-    """A server's pool: 256 sequences, 8192 blocks, 300 steps."""
+    """A server's pool: 256 sequences, 8192 blocks, 300 steps; the first write is of 40 tokens."""
     rng = random.Random(1)
     free = list(range(num_blocks))
     rng.shuffle(free)
@@ -167,6 +167,7 @@ def big(num_sequences: int = 256, num_blocks: int = 8192, num_steps: int = 300) 
         manager.add(name, list(range(rng.randrange(40, 120))))
     base = manager.snapshot().to_json()
     events.clear()
+    manager.append(names[0], list(range(40)))
     while len(events) < num_steps:
         manager.append(rng.choice(names), [len(events)])
         if len(events) % 50 < 2:
@@ -189,13 +190,18 @@ def big(num_sequences: int = 256, num_blocks: int = 8192, num_steps: int = 300) 
 
 
 def long() -> Data:
-    """Two thousand steps."""
+    """Two thousand steps and two."""
     config = CacheConfig(num_blocks=64, block_size=16, scatter=True)
-    ops = [op for n in range(24) for op in (Add("A", tuple(range(n, n + 76))), Free("A"))]
+    ops = [op for n in range(154) for op in (Add("A", tuple(range(n, n + 76))), Free("A"))]
     return run_of("long", config, ops)
 
 
-CASES = {"lesson": lesson, "odd": odd, "v1": v1, "failed": failed, "big": big, "long": long}
+def three() -> Data:
+    """A prompt of three tokens, in one block."""
+    return run_of("three", CacheConfig(scatter=True), (Add("A", PROMPT[:3]),))
+
+
+CASES = {"lesson": lesson, "three": three, "odd": odd, "v1": v1, "failed": failed, "big": big, "long": long}
 
 
 def page() -> None:

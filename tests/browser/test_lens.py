@@ -11,7 +11,7 @@ from tests.browser import lens_answers, stage_demo  # noqa: E402
 from tests.browser.conftest import STAGE, Open, at, press, violations  # noqa: E402
 
 LENS = ".lens"
-STEP = 22  # A holds ten tokens in three blocks: the last two lanes of the third are nobody's
+STEP = 15  # A holds ten tokens in three blocks: the last two lanes of the third are nobody's
 PHASES = ["table", "keys", "scores", "running", "values"]
 
 
@@ -43,9 +43,9 @@ def settled(page: Any) -> None:
     playwright.expect(page.locator(LENS)).to_have_attribute("data-whole", "")
 
 
-def answer(step: int = STEP, seq: str = "A", splits: int = 1) -> Any:
-    what = {"run": "lesson", "step": step, "seq_id": seq, "layer": 1, "head": 0, "num_splits": splits}
-    return lens_answers.answer(stage_demo.lesson(), what)
+def answer(step: int = STEP, seq: str = "A", splits: int = 1, run: str = "lesson") -> Any:
+    what = {"run": run, "step": step, "seq_id": seq, "layer": 1, "head": 0, "num_splits": splits}
+    return lens_answers.answer(stage_demo.CASES[run](), what)
 
 
 def said(page: Any) -> str:
@@ -197,7 +197,7 @@ def test_stepping_the_run_asks_again(show: Open) -> None:
 
 
 def test_layer_head_and_sequence_can_be_chosen(show: Open) -> None:
-    page = opened(show("lesson", step=17))
+    page = opened(show("lesson", step=11))
     page.get_by_label("Lens: layer").select_option("0")
     asked(page, layer=0, head=0)
     page.get_by_label("Lens: head").select_option("1")
@@ -209,10 +209,10 @@ def test_layer_head_and_sequence_can_be_chosen(show: Open) -> None:
 
 
 def test_a_refusal_is_its_sentence(show: Open) -> None:
-    page = opened(show("lesson", step=20))
+    page = opened(show("lesson", step=14))
     page.get_by_label("Lens: sequence").select_option("B")  # it is on the host
     playwright.expect(page.locator(LENS)).to_have_attribute("data-state", "refused")
-    assert said(page) == answer(20, "B")["refused"]
+    assert said(page) == answer(14, "B")["refused"]
     assert page.locator("[data-read]").count() == 0
     assert page.locator(".turns, .lens-source").evaluate_all("all => all.every((n) => !n.offsetParent)")
 
@@ -239,8 +239,8 @@ def test_a_wrong_answer_is_red_at_once(show: Open, theme: str) -> None:
 
 
 def test_a_split_without_a_block_says_so_and_weighs_nothing(show: Open) -> None:
-    page = opened(show("lesson", step=6), splits=2)  # three tokens, one block
-    found = answer(6, splits=2)
+    page = opened(show("three", step=3), splits=2)  # three tokens, one block
+    found = answer(3, splits=2, run="three")
     assert [len(split["turns"]) for split in found["splits"]] == [1, 0]
     assert said(page).startswith("Split 1 of 2, turn 1 of 1: block 1, positions 0 to 2; 1 lane is masked; ")
     page.keyboard.press("l")
@@ -375,9 +375,9 @@ def test_in_a_canvas_the_current_block_is_ringed(show: Open) -> None:
 
 
 @pytest.mark.parametrize("width", [390, 900, 1280])
-@pytest.mark.parametrize("case", ["lesson", "v1"])
-def test_nothing_sticks_out_sideways(show: Open, case: str, width: int) -> None:
-    page = opened(show(case, step=STEP, width=width))
+@pytest.mark.parametrize(("case", "step"), [("lesson", STEP), ("v1", 5)])
+def test_nothing_sticks_out_sideways(show: Open, case: str, step: int, width: int) -> None:
+    page = opened(show(case, step=step, width=width))
     assert page.locator(".stMain").evaluate("n => n.scrollWidth - n.clientWidth") <= 0
     assert page.get_by_role("button", name="Next turn").is_visible()
 

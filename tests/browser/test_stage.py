@@ -85,7 +85,7 @@ def test_the_scrubber_draws_while_it_is_dragged(show: Open) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=4)
     middle = int(page.locator(STAGE).get_attribute("data-step"))
-    assert 10 < middle < 18
+    assert 7 < middle < 14
     page.mouse.up()
     page.get_by_text(f"Python heard: {middle}").wait_for()
 
@@ -136,7 +136,7 @@ def test_the_drawn_state_is_the_managers_at_every_step(show: Open, direction: st
     if direction == "back":
         order.reverse()
     elif direction == "jumping":
-        order = [step * 11 % len(snapshots) for step in order]
+        order = [step * 5 % len(snapshots) for step in order]
     page = show("lesson", step=order[0])
     stage = page.locator(STAGE)
     for step in order:
@@ -154,7 +154,7 @@ def test_the_drawn_state_is_the_managers_at_every_step(show: Open, direction: st
 
 
 def test_the_next_slot_is_drawn_once_for_each_sequence_in_both_places(show: Open) -> None:
-    page = show("lesson", step=17)  # B has written its eighth token, A has seven
+    page = show("lesson", step=11)  # B has written its eighth token, A has seven
     dashed = page.locator(f"{STAGE} .block [data-fill=next]")
     assert dashed.evaluate_all("cells => cells.map((c) => c.closest('.block').dataset.link)") == ["d7", "d7"]
     assert page.locator("[data-row=B] .after").text_content() == "next write allocates a block"
@@ -162,17 +162,17 @@ def test_the_next_slot_is_drawn_once_for_each_sequence_in_both_places(show: Open
 
 
 def test_a_rewritten_entry_keeps_its_old_id_struck_out_for_that_step(show: Open) -> None:
-    page = show("lesson", step=16)
+    page = show("lesson", step=10)
     row = page.locator("[data-table-seq=B][data-table-logical='1']")
     assert row.locator("s").text_content() == "7"
     assert row.get_attribute("data-physical") == "10"
     page.keyboard.press("ArrowRight")
-    at(page, 17)
+    at(page, 11)
     assert row.locator("s").text_content() == ""
 
 
 def test_a_block_says_what_it_is(show: Open) -> None:
-    page = show("lesson", step=16)
+    page = show("lesson", step=10)
     label = "physical block 1, named by A and B, 2 references, 4 of 4 slots filled"
     assert page.locator("[data-block='1']").get_attribute("aria-label") == label
     label = "sequence B, logical block 1, 3 of 4 tokens, physical block 10"
@@ -180,7 +180,7 @@ def test_a_block_says_what_it_is(show: Open) -> None:
 
 
 def test_all_ends_light_up_together_and_a_click_pins_them(show: Open) -> None:
-    page = show("lesson", step=17)
+    page = show("lesson", step=11)
     lit = page.locator(f"{STAGE} [data-lit]")
     page.locator(".free-chip[data-link=d5]").hover()
     assert lit.evaluate_all("ends => ends.map((end) => end.className)") == ["block physical", "free-chip"]
@@ -197,14 +197,14 @@ def test_all_ends_light_up_together_and_a_click_pins_them(show: Open) -> None:
 
 
 def test_blocks_are_one_tab_stop_and_up_and_down_move_between_them(show: Open) -> None:
-    page = show("lesson", step=17)
+    page = show("lesson", step=11)
     assert page.locator("[data-rove=pool][tabindex='0']").count() == 1
     page.locator("[data-block='0']").focus()
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.shadowRoot.activeElement.dataset.block") == "1"
     playwright.expect(page.get_by_role("tooltip")).to_contain_text("named by A and B")
     page.keyboard.press("ArrowRight")
-    at(page, 18)
+    at(page, 12)
     assert page.evaluate("document.activeElement.shadowRoot.activeElement.dataset.block") == "1"
 
 
@@ -213,7 +213,7 @@ def test_a_verdict_arrives_without_a_remount(show: Open) -> None:
     stage = page.locator(STAGE)
     assert stage.get_attribute("data-verdict") == "pending"
     assert "not checked yet" in page.locator(".verdict").inner_text()
-    assert page.locator(".step-place").inner_text() == "step 9 of 28, 9 not checked yet"
+    assert page.locator(".step-place").inner_text() == "step 9 of 21, 9 not checked yet"
     page.keyboard.press("ArrowRight")
     stage.evaluate("root => { root.mine = true; root.querySelector('[data-block]').mine = true; }")
     press(page, "check all")
@@ -221,7 +221,7 @@ def test_a_verdict_arrives_without_a_remount(show: Open) -> None:
     at(page, 10)
     assert stage.evaluate("root => root.mine && root.querySelector('[data-block]').mine")
     assert "5.9e-08" in page.locator(".verdict").inner_text()
-    assert page.locator(".step-place").inner_text() == "step 10 of 28, all 10 checked"
+    assert page.locator(".step-place").inner_text() == "step 10 of 21, all 10 checked"
 
 
 def test_nothing_to_compare_is_said_so(show: Open) -> None:
@@ -243,14 +243,14 @@ def test_a_failed_check_is_red_and_says_what_failed(show: Open, theme: str) -> N
     assert red > blue + 80
     page.locator("[data-tick='7']").click()
     assert "block 7 is in the free queue and in A's table" in verdict.inner_text()
-    assert page.locator(".step-place").inner_text() == "step 7 of 28, 2 failed"
+    assert page.locator(".step-place").inner_text() == "step 7 of 21, 2 failed"
 
 
 def test_a_refusal_shows_its_numbers_and_changes_nothing(show: Open) -> None:
-    page = show("lesson", step=23)
+    page = show("lesson", step=16)
     before = page.locator(STAGE).evaluate(READ)
     page.keyboard.press("ArrowRight")
-    at(page, 24)
+    at(page, 17)
     notice = page.locator(".notice").inner_text()
     assert "Refused: 10 needed, 8 free" in notice
     assert page.locator(STAGE).evaluate(READ) == before
@@ -259,7 +259,7 @@ def test_a_refusal_shows_its_numbers_and_changes_nothing(show: Open) -> None:
 
 
 def test_tokens_are_text_whatever_they_contain(show: Open) -> None:
-    page = show("odd", step=17)
+    page = show("odd", step=11)
     stage = page.locator(STAGE)
     assert stage.locator("img").count() == 0
     assert page.evaluate("window.hacked") is None
@@ -273,7 +273,7 @@ def test_tokens_are_text_whatever_they_contain(show: Open) -> None:
 
 
 def test_the_null_block_is_shown_as_such(show: Open) -> None:
-    page = show("v1", step=20)
+    page = show("v1", step=5)
     assert page.locator("[data-block='0']").get_attribute("data-kind") == "null"
     assert "null block" in page.locator("[data-block='0']").inner_text()
     assert page.locator("[data-free='0']").count() == 0
@@ -300,7 +300,7 @@ def test_python_moves_the_stage_by_nonce_length_and_run(show: Open) -> None:
     press(page, "undo")
     at(page, 10)
     press(page, "redo")
-    playwright.expect(page.locator(STAGE)).to_have_attribute("data-steps", "28")
+    playwright.expect(page.locator(STAGE)).to_have_attribute("data-steps", "21")
     at(page, 10)
     press(page, "jump to 9")
     at(page, 9)
@@ -346,7 +346,7 @@ def test_a_stage_that_is_taken_away_leaves_no_listener(show: Open) -> None:
 
 
 def test_a_flight_overlays_the_final_state_and_the_next_step_ends_it(show: Open) -> None:
-    page = show("lesson", step=16)
+    page = show("lesson", step=10)
     press(page, "Step forward")
     assert freeze(page, 190) > 0
     landing = page.locator("[data-block='10'] [data-offset='3'] .fill")
@@ -354,11 +354,11 @@ def test_a_flight_overlays_the_final_state_and_the_next_step_ends_it(show: Open)
     assert page.locator("[data-block='10'] [data-offset='3']").get_attribute("data-fill") == "filled"
     assert page.locator(".ghost").count() == 1
     press(page, "Step back")
-    at(page, 16)
+    at(page, 10)
     assert page.locator(".ghost").count() == 0
     assert page.locator(STAGE).evaluate("root => root.getRootNode().getAnimations().length") == 0
     durations = []
-    for step in range(17, 29):
+    for step in range(11, 22):
         page.keyboard.press("ArrowRight")
         at(page, step)
         read = "root => root.getRootNode().getAnimations().map((a) => a.effect.getComputedTiming().endTime)"
@@ -366,9 +366,71 @@ def test_a_flight_overlays_the_final_state_and_the_next_step_ends_it(show: Open)
     assert max(durations) <= 400
 
 
+def opacities(page: Any, block: int) -> list[str]:
+    cells = page.locator(f"[data-block='{block}'] [data-fill=filled] .fill")
+    return cells.evaluate_all("cells => cells.map((cell) => getComputedStyle(cell).opacity)")
+
+
+def test_tokens_given_together_are_one_step_in_all_of_their_blocks(show: Open) -> None:
+    page = show("lesson", step=3)
+    before = page.locator(STAGE).evaluate(READ)
+    press(page, "Step forward")
+    at(page, 4)
+    now = page.locator(f"{STAGE} [data-now]")
+    names = now.evaluate_all("all => all.map((n) => n.dataset.link ?? n.dataset.physical)")
+    assert names == ["d1", "d7", "1", "7", "d1", "d7"]  # in the row, in the table, in the pool
+    assert now.evaluate_all("all => all.map((n) => n.dataset.now)") == [""] * 6
+    assert page.locator("[data-tick='4']").inner_text() == "prefill"
+    said = page.locator(".sentence")
+    assert said.inner_text().startswith("A wrote 7 tokens in one launch, from position 0 on")
+    assert said.get_attribute("aria-live") == "polite"
+    press(page, "Step back")
+    assert page.locator(STAGE).evaluate(READ) == before
+    page.locator("[data-tick='15']").click()  # two tokens behind eight: into the third block alone
+    names = now.evaluate_all("all => all.map((n) => n.dataset.link ?? n.dataset.physical)")
+    assert len({name.removeprefix("d") for name in names}) == 1
+    assert len(names) == 3
+
+
+def test_tokens_given_together_land_one_after_the_other(show: Open) -> None:
+    page = show("lesson", step=3)
+    press(page, "Step forward")
+    assert freeze(page, 0) > 0
+    assert page.locator(".ghost").count() == 7
+    assert opacities(page, 1) == ["0"] * 4
+    assert opacities(page, 7) == ["0"] * 3
+    freeze(page, 300)
+    assert opacities(page, 1) == ["1"] * 4  # they lie there from 190 ms on, each 32 ms later
+    assert opacities(page, 7) == ["0"] * 3
+    freeze(page, 379)
+    assert opacities(page, 7) == ["1", "1", "0"]
+    press(page, "Step back")
+    at(page, 3)
+    assert page.locator(".ghost").count() == 0
+
+
+def test_tokens_given_together_are_told_on_a_canvas_too(show: Open) -> None:
+    page = show("big", step=10)
+    label = page.locator("canvas.big").get_attribute("aria-label")
+    assert "This step: physical block" in label
+    press(page, "Step forward")
+    at(page, 11)
+    event = stage_demo.big()["steps"][10]["event"]
+    assert event["kind"] == "TokensWritten"
+    blocks = list(dict.fromkeys(slot // 4 for slot in event["slots"]))
+    label = page.locator("canvas.big").get_attribute("aria-label")
+    assert [int(block) for block in re.findall(r"physical block (\d+)", label)] == blocks[:4]
+    assert label.endswith(f"; and {len(blocks) - 4} more blocks")
+    now = page.locator(f"{STAGE} .logical[data-now]").evaluate_all("all => all.map((n) => Number(n.dataset.entry))")
+    assert now
+    assert set(now) <= set(blocks)
+    read = "root => root.getRootNode().getAnimations().map((a) => a.effect.getComputedTiming().endTime)"
+    assert max(page.locator(STAGE).evaluate(read), default=0) <= 400
+
+
 def test_reduced_motion_moves_nothing(show: Open) -> None:
-    page = show("lesson", step=13, reduced_motion="reduce")
-    for step in range(14, 24):
+    page = show("lesson", step=3, reduced_motion="reduce")
+    for step in range(4, 18):
         page.keyboard.press("ArrowRight")
         at(page, step)
         assert page.locator(STAGE).evaluate("root => root.getRootNode().getAnimations().length") == 0
@@ -377,7 +439,13 @@ def test_reduced_motion_moves_nothing(show: Open) -> None:
 
 @pytest.mark.parametrize(
     ("case", "step", "theme"),
-    [("lesson", 16, "light"), ("lesson", 19, "dark"), ("failed", 7, "light"), ("big", 3, "light")],
+    [
+        ("lesson", 4, "dark"),
+        ("lesson", 10, "light"),
+        ("lesson", 13, "dark"),
+        ("failed", 7, "light"),
+        ("big", 3, "light"),
+    ],
 )
 def test_axe_finds_nothing(show: Open, case: str, step: int, theme: str) -> None:
     page = show(case, step=step, theme=theme)
@@ -387,7 +455,7 @@ def test_axe_finds_nothing(show: Open, case: str, step: int, theme: str) -> None
 
 @pytest.mark.parametrize("width", [390, 900, 1280])
 def test_nothing_sticks_out_sideways(show: Open, width: int) -> None:
-    page = show("lesson", step=17, width=width)
+    page = show("lesson", step=11, width=width)
     assert page.locator(".stMain").evaluate("n => n.scrollWidth - n.clientWidth") <= 0
     names = ["Step back", "Play", "Step forward"]
     for name in names:
@@ -420,8 +488,8 @@ def test_two_thousand_steps_have_a_window_of_ticks(show: Open) -> None:
     assert page.locator("[data-tick]").count() < 60
     assert page.locator("[data-tick='1000']").get_attribute("aria-current") == "step"
     page.keyboard.press("End")
-    at(page, 2112)
-    assert page.locator("[data-tick='2112']").count() == 1
+    at(page, 2002)
+    assert page.locator("[data-tick='2002']").count() == 1
 
 
 @pytest.mark.parametrize("case", ["lesson", "long", "big"])
@@ -436,11 +504,11 @@ def test_step_to_drawn_is_measured(show: Open, case: str, capsys: pytest.Capture
       }, true);
     }""")
     forward = page.get_by_role("button", name="Step forward", exact=True)
-    for _ in range(25):
+    for _ in range(20):
         forward.click()
         page.wait_for_timeout(60)
     times = sorted(page.evaluate("window.times"))
-    assert len(times) >= 25
+    assert len(times) >= 20
     p95 = times[int(0.95 * len(times))]
     with capsys.disabled():
         print(f"\nstage, {case}: click to drawn p50 {statistics.median(times):.0f} ms, p95 {p95:.0f} ms")

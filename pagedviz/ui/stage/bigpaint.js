@@ -5,6 +5,7 @@ import { physicalBlock } from "./derive.js";
 import { tokenText } from "./text.js";
 
 export const MINI = { width: 132, height: 56 };
+const THICK_RINGS = 16; // rings that may be thick and stand off their blocks
 
 export function paintPool(pool) {
   const limit = (value, most) => Math.max(0, Math.min(value, Math.max(0, most)));
@@ -32,7 +33,8 @@ export function paintPool(pool) {
       paintBlock(pool, g, index, x, row * side - pool.origin.y, side);
     }
   }
-  for (const entry of pool.about) ring(pool, g, entry, pool.ink, 2);
+  const weight = pool.about.length > THICK_RINGS ? 1 : 2;
+  for (const entry of pool.about) ring(pool, g, entry, pool.ink, weight);
   const lit = pool.links.current();
   if (lit?.startsWith("h") === pool.onHost) ring(pool, g, pool.entries[Number(lit.slice(1))], pool.ink, 3);
   paintMini(pool, ratio);
@@ -93,7 +95,7 @@ function paintSlots(pool, g, entry, x, y, width, height, fill) {
 
 function ring(pool, g, entry, colour, weight) {
   const { x, y, side } = pool.placeOf(blockOf(entry));
-  const grow = Math.max(2, (9 - side) / 2);
+  const grow = weight > 1 ? Math.max(2, (9 - side) / 2) : 0;
   g.lineWidth = weight + 2;
   g.strokeStyle = pool.surface;
   g.strokeRect(x - grow, y - grow, side + 2 * grow - 1, side + 2 * grow - 1);

@@ -6,6 +6,7 @@ import { MINI, paintPool } from "./bigpaint.js";
 
 const HEIGHT = 264;
 const MAX_ZOOM = 32;
+const MOST_TOLD = 4; // blocks of one step that are described in words
 
 export class BigPool {
   constructor(links, onHost) {
@@ -167,7 +168,7 @@ export class BigPool {
     this.view = view;
     this.entries = entries;
     setAttr(this.find, "max", entries.length - 1);
-    this.about = concerned(view.event).entries.filter((entry) => isHost(entry) === this.onHost);
+    this.about = concerned(view.event, view.state.blockSize).entries.filter((entry) => isHost(entry) === this.onHost);
     this.measure();
     if (this.zoom > 1 && this.about.length && this.step !== view.step) this.reveal(this.about[0]);
     this.step = view.step;
@@ -209,7 +210,9 @@ export class BigPool {
     const number = (value) => value.toLocaleString("en");
     const words = `${number(used)} in use, ${number(shared)} of them shared, ${number(free)} free`;
     setText(this.summary, words);
-    const about = this.about.length ? `. This step: ${this.about.map((entry) => this.describe(entry)).join("; ")}` : "";
+    const told = this.about.slice(0, MOST_TOLD).map((entry) => this.describe(entry));
+    if (this.about.length > MOST_TOLD) told.push(`and ${number(this.about.length - MOST_TOLD)} more blocks`);
+    const about = told.length ? `. This step: ${told.join("; ")}` : "";
     setAttr(this.canvas, "aria-label", `${this.onHost ? "Host" : "Device"} pool, ${number(this.entries.length)} blocks: ${words}${about}`);
   }
 }

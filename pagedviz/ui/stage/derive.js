@@ -95,13 +95,14 @@ export const listed = (names) =>
   names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;
 
 // The places an event is about: drawn with a strong outline at its step.
-export function concerned(event) {
+export function concerned(event, blockSize) {
   const none = { seqs: [], logical: [], entries: [], from: null };
   if (!event) return none;
   const seqs = event.seq_ids ?? (event.seq_id === undefined ? [] : [event.seq_id]);
   const onHost = event.where === "host";
   const entries = [];
-  if (event.kind === "BlockCopied") entries.push(event.source, event.target);
+  if (event.kind === "TokensWritten") entries.push(...new Set(event.slots.map((slot) => Math.floor(slot / blockSize))));
+  else if (event.kind === "BlockCopied") entries.push(event.source, event.target);
   else if (event.kind === "EntryRewritten") entries.push(event.target, event.source);
   else if (event.kind === "BlockSpilled") entries.push(hostEntry(event.host_block), event.block);
   else if (event.kind === "BlockReloaded") entries.push(event.block, hostEntry(event.host_block));
@@ -114,15 +115,19 @@ export function concerned(event) {
   return { ...none, seqs: event.parent === undefined ? seqs : [...seqs, event.parent], logical, entries, from };
 }
 
-// The logical block an event is about in `seq`, or null.
-export function concernedLogical(event, state, seq) {
-  if (!event) return null;
-  if (event.seq_id === seq && event.logical_block !== undefined) return event.logical_block;
-  if (event.kind === "TokenWritten" && event.seq_id === seq) return Math.floor(event.position / state.blockSize);
+// The logical blocks an event is about in `seq`, in order: a run without gaps, or none.
+export function concernedLogicals(event, state, seq) {
+  if (!event) return [];
+  if (event.seq_id === seq && event.logical_block !== undefined) return [event.logical_block];
+  if (event.seq_id === seq && event.position !== undefined) {
+    const first = Math.floor(event.position / state.blockSize);
+    const last = Math.floor((event.position + (event.tokens?.length ?? 1) - 1) / state.blockSize);
+    return Array.from({ length: last - first + 1 }, (_, k) => first + k);
+  }
   if (event.seq_ids?.includes(seq)) {
     const entry = event.kind === "BlockSpilled" ? hostEntry(event.host_block) : event.block;
     const at = state.tables.get(seq)?.indexOf(entry) ?? -1;
-    return at < 0 ? null : at;
+    return at < 0 ? [] : [at];
   }
-  return null;
+  return [];
 }

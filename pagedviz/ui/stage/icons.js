@@ -7,6 +7,7 @@ export const KINDS = {
   BlockAllocated: { word: "take", path: "M2.5 5.5h11v8h-11zM8 1v6.5M5.8 5.3 8 7.5l2.2-2.2" },
   BlockShared: { word: "share", path: "M2 2.5h8v8H2zM6 5.5h8v8H6z" },
   TokenWritten: { word: "write", path: "M3 13l.8-3.2L11 2.6l2.4 2.4-7.2 7.2zM9.4 4.2l2.4 2.4" },
+  TokensWritten: { word: "prefill", path: "M2 3.500h7M2 7h4.500M2 10.500h2M6.500 13.500l.7-2.800 4.900-4.900 2.100 2.100-4.900 4.900z" },
   WriteStopped: { word: "stop", path: "M5.5 2h5L14 5.5v5L10.5 14h-5L2 10.5v-5zM5 8h6" },
   BlockCopied: { word: "copy", path: "M2 2.5h5v5H2zM9 8.500h5v5H9zM4.500 10v1.500h2M6 9.800l1.800 1.700L6 13.200" },
   EntryRewritten: { word: "entry", path: "M2 3.500h12M2 8h5M2 12.500h12M9 8h5M12 6l2 2-2 2" },

@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 import { hostEntry, linkOf } from "./replay.js";
 
 const LONGEST = 380;
+const MOST_FLIGHTS = 64; // of the tokens of one write; the others are there already
 const EASE = "cubic-bezier(.4, 0, .2, 1)";
 
 export class Motion {
@@ -78,6 +79,7 @@ export class Motion {
     for (const [link, rect] of before.chips) before.chips.set(link, moved(rect));
     if (before.chip) before.chip.rect = moved(before.chip.rect);
     if (before.cells) before.cells.rect = this.physical(before.leaving)?.querySelector(".cells").getBoundingClientRect() ?? moved(before.cells.rect);
+    this.origin = this.root.getBoundingClientRect();
     MOVES[event.kind]?.(this, event, before);
     this.slideQueue(before.chips);
   }
@@ -89,9 +91,9 @@ export class Motion {
     return animation;
   }
 
-  fly(ghost, from, to, landing = []) {
+  fly(ghost, from, to, landing = [], { delay = 0, duration = this.ms } = {}) {
     if (!from || !to) return;
-    const origin = this.root.getBoundingClientRect();
+    const origin = this.origin;
     ghost.classList.add("ghost");
     for (const node of [ghost, ...ghost.querySelectorAll("*")]) {
       for (const name of ["tabindex", "data-link", "data-rove", "role", "aria-label"]) node.removeAttribute(name);
@@ -99,9 +101,9 @@ export class Motion {
     Object.assign(ghost.style, { left: `${from.left - origin.left}px`, top: `${from.top - origin.top}px`, width: `${from.width}px`, height: `${from.height}px` });
     this.layer.append(ghost);
     const move = `translate(${to.left - from.left}px, ${to.top - from.top}px) scale(${to.width / from.width}, ${to.height / from.height})`;
-    const flight = this.run(ghost, [{ transform: "none" }, { transform: move }]);
+    const flight = this.run(ghost, [{ transform: "none" }, { transform: move }], { delay, duration });
     flight.onfinish = () => ghost.remove();
-    for (const node of landing) this.run(node, [{ opacity: 0 }, { opacity: 0 }], { easing: "linear" });
+    for (const node of landing) this.run(node, [{ opacity: 0 }, { opacity: 0 }], { easing: "linear", duration: delay + duration });
   }
 
   pulse(node, scale = 1.35) {
@@ -137,6 +139,31 @@ function takeFromQueue(motion, entry, before) {
   if (to) motion.fly(before.chip.ghost, before.chip.rect, new DOMRect(to.left, to.top, before.chip.rect.width, before.chip.rect.height));
 }
 
+// Each token from its cell in the row to its slot. They leave one after the other, and the last lands when time is up.
+function flyTokens(motion, { seq_id, position }, slots) {
+  const flights = [];
+  for (const block of motion.root.querySelectorAll(`.logical[data-seq="${CSS.escape(seq_id)}"]`)) {
+    for (const cell of block.querySelectorAll("[data-offset]")) {
+      const slot = slots[block.dataset.logical * motion.blockSize + Number(cell.dataset.offset) - position];
+      if (slot === undefined || flights.length === MOST_FLIGHTS) continue;
+      const entry = Math.floor(slot / motion.blockSize);
+      const target = motion.physical(entry)?.querySelector(`[data-offset="${slot % motion.blockSize}"]`);
+      flights.push({ cell, target, from: cell.getBoundingClientRect(), to: target?.getBoundingClientRect() ?? motion.rect(entry) });
+    }
+  }
+  if (flights.length === 0) return;
+  const style = getComputedStyle(flights[0].cell);
+  const colours = ["--fill", "--fill-text"].map((name) => [name, style.getPropertyValue(name)]);
+  const duration = motion.ms * (flights.length > 1 ? 0.5 : 1);
+  flights.forEach(({ cell, target, from, to }, k) => {
+    const ghost = cell.cloneNode(true);
+    for (const [name, value] of colours) ghost.style.setProperty(name, value);
+    const delay = k && ((motion.ms - duration) * k) / (flights.length - 1);
+    motion.fly(ghost, from, to, target ? [target.firstElementChild] : [], { delay, duration });
+    motion.run(cell.firstElementChild, [{ transform: "scale(.8)", opacity: 0.3 }, { transform: "none", opacity: 1 }], { duration: motion.ms * 0.35 });
+  });
+}
+
 const MOVES = {
   SequenceAdded: (m, e) => m.appear(m.root.querySelector(`[data-row="${CSS.escape(e.seq_id)}"]`)),
   SequenceForked: (m, e) => MOVES.SequenceAdded(m, e),
@@ -149,17 +176,8 @@ const MOVES = {
     m.appear(m.logical(e.seq_id, e.logical_block));
     m.pulse(badge(m.physical(e.where === "host" ? hostEntry(e.block) : e.block)), 1.6);
   },
-  TokenWritten: (m, e) => {
-    const row = m.logical(e.seq_id, m.root.querySelector(`[data-row="${CSS.escape(e.seq_id)}"]`) ? Math.floor(e.position / m.blockSize) : -1);
-    const from = row?.querySelector(`[data-offset="${e.offset}"]`);
-    const target = m.physical(e.block)?.querySelector(`[data-offset="${e.offset}"]`);
-    if (!from) return;
-    m.run(from.firstElementChild, [{ transform: "scale(.8)", opacity: 0.3 }, { transform: "none", opacity: 1 }], { duration: m.ms * 0.35 });
-    const ghost = from.cloneNode(true);
-    const style = getComputedStyle(from);
-    for (const name of ["--fill", "--fill-text"]) ghost.style.setProperty(name, style.getPropertyValue(name));
-    m.fly(ghost, from.getBoundingClientRect(), target?.getBoundingClientRect() ?? m.rect(e.block), target ? [target.firstElementChild] : []);
-  },
+  TokenWritten: (m, e) => flyTokens(m, e, [e.slot]),
+  TokensWritten: (m, e) => flyTokens(m, e, e.slots),
   WriteStopped: (m, e) => {
     const shake = [0, -3, 3, -2, 0].map((x) => ({ transform: `translateX(${x}px)` }));
     m.run(m.physical(e.block), shake);

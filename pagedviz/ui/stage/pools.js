@@ -73,14 +73,15 @@ function drawPool(ui, part, view, entries, { title, detail, free }) {
 
 function drawGrid(grid, entries, view) {
   const { state, owners, colours, event } = view;
-  const about = concerned(event);
+  const about = concerned(event, state.blockSize);
   grid.style.setProperty("--columns", cellsPerRow(state.blockSize));
   setAttr(grid, "data-tiny", state.blockSize > 6 ? "" : null);
   const nextOut = state.free[0];
   syncKeyed(grid, entries, linkOf, makePhysical, (node, entry) => {
     const block = physicalBlock(state, entry, owners, colours);
-    const role = about.entries.indexOf(entry);
-    drawPhysical(node, block, state, event, role, entry === nextOut);
+    const at = about.entries.indexOf(entry);
+    const now = at < 0 ? null : at > 0 && about.from ? "old" : "";
+    drawPhysical(node, block, state, event, now, entry === nextOut);
   });
 }
 
@@ -96,16 +97,16 @@ function makePhysical(entry) {
   );
 }
 
-function drawPhysical(node, block, state, event, role, nextOut) {
-  const looks = JSON.stringify([block.kind, block.refCount, block.seqs, block.fills, block.tokens, block.next, role, role < 0 ? "" : event.kind, nextOut, state.blockSize]);
+function drawPhysical(node, block, state, event, now, nextOut) {
+  const looks = JSON.stringify([block.kind, block.refCount, block.seqs, block.fills, block.tokens, block.next, now, now === null ? "" : event.kind, nextOut, state.blockSize]);
   if (drawn.get(node) === looks) return;
   drawn.set(node, looks);
   setAttr(node, isHost(block.entry) ? "data-host-block" : "data-block", block.block);
   setAttr(node, "data-ref-count", block.refCount);
   setAttr(node, "data-kind", block.kind);
   setAttr(node, "data-link", block.link);
-  setAttr(node, "data-now", role < 0 ? null : role === 0 || event.kind === "BlockCopied" ? "" : "old");
-  setAttr(node, "data-stopped", role >= 0 && event.kind === "WriteStopped" ? "" : null);
+  setAttr(node, "data-now", now);
+  setAttr(node, "data-stopped", now !== null && event.kind === "WriteStopped" ? "" : null);
   setAttr(node, "aria-label", physicalLabel(block, state.blockSize));
   const held = block.tokens.map((token) => `“${token}”`);
   setAttr(node, "data-tip", `${physicalLabel(block, state.blockSize)}${held.length ? `: ${listed(held)}` : ""}`);

@@ -91,6 +91,9 @@ const CHANGES = {
   TokenWritten: (s, e) => ({
     tokens: withEntry(s.tokens, e.seq_id, [...s.tokens.get(e.seq_id), e.token]),
   }),
+  TokensWritten: (s, e) => ({
+    tokens: withEntry(s.tokens, e.seq_id, [...s.tokens.get(e.seq_id), ...e.tokens]),
+  }),
   BlockCopied: (s, e) => {
     const start = e.logical_block * s.blockSize;
     const copied = (s.tokens.get(e.seq_id) ?? []).slice(start, start + e.num_slots);

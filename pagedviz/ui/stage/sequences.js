@@ -1,7 +1,7 @@
 // Left: each sequence as a row of its logical blocks, and beside it its block table.
 import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "./dom.js";
 import { blockOf, isHost, linkOf, nameOf } from "./replay.js";
-import { concernedLogical, filledIn, listed, nextSlot } from "./derive.js";
+import { concernedLogicals, filledIn, listed, nextSlot } from "./derive.js";
 import { drawTable, makeTable } from "./tables.js";
 import { tokenText } from "./text.js";
 
@@ -41,7 +41,7 @@ export function shownSequences(state, steps, step, chosen) {
   return all.filter((seq) => wanted.has(seq));
 }
 
-// Which logical blocks are drawn: all of a short row; of a long one the ends and the concerned one.
+// Which logical blocks are drawn: all of a short row; of a long one the ends, and those round the first concerned one.
 export function shownBlocks(length, focus, many) {
   if (length <= (many ? 4 : MAX_BLOCKS)) return Array.from({ length }, (_, j) => j);
   const keep = new Set(many ? [0, length - 1] : [0, 1, length - 3, length - 2, length - 1]);
@@ -71,7 +71,7 @@ export function drawSequences(ui, view) {
     seqs,
     (seq) => seq,
     (seq) => makeRow(seq),
-    (row, seq) => drawRow(row, seq, view, concernedLogical(event, state, seq), colours.get(seq)),
+    (row, seq) => drawRow(row, seq, view, concernedLogicals(event, state, seq), colours.get(seq)),
   );
 }
 
@@ -102,7 +102,7 @@ function drawRow(row, seq, view, focus, colour) {
   const table = state.tables.get(seq);
   const next = nextSlot(state, seq);
   const many = state.tables.size > MAX_ROWS;
-  const shown = shownBlocks(table.length, view.reading?.seq === seq ? view.reading.logical : focus, many);
+  const shown = shownBlocks(table.length, view.reading?.seq === seq ? view.reading.logical : focus[0] ?? null, many);
   setAttr(row, "data-asked", view.reading?.seq === seq ? "" : null);
   const [, logicals, tableNode] = row.children;
   const [list, after] = logicals.children;
@@ -115,7 +115,7 @@ function drawRow(row, seq, view, focus, colour) {
     (j) => (typeof j === "number" ? j : `gap${j.after}`),
     (j) => (typeof j === "number" ? makeLogical() : h("p", { class: "gap quiet" })),
     (node, j) => {
-      if (typeof j === "number") drawLogical(node, seq, j, view, next, focus === j);
+      if (typeof j === "number") drawLogical(node, seq, j, view, next, focus.includes(j));
       else setText(node, many ? `⋯ ${j.gap}` : `⋯ ${j.gap} more blocks`);
     },
   );

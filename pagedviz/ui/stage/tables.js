@@ -1,7 +1,7 @@
 // Block tables: one row per logical block, naming a physical block. The learner's page table.
 import { h, setAttr, setText, syncKeyed } from "./dom.js";
 import { blockOf, isHost, linkOf, nameOf } from "./replay.js";
-import { concernedLogical, filledIn, concerned } from "./derive.js";
+import { concernedLogicals, filledIn, concerned } from "./derive.js";
 
 const COLUMNS = ["logical", "physical", "filled", "where"];
 
@@ -18,8 +18,8 @@ export function makeTable(seq) {
 
 export function drawTable(table, seq, shown, view, event) {
   const { state } = view;
-  const focus = concernedLogical(event, state, seq);
-  const moved = concerned(event).from;
+  const focus = concernedLogicals(event, state, seq);
+  const moved = concerned(event, state.blockSize).from;
   const entries = state.tables.get(seq);
   setAttr(table, "data-empty", entries.length ? null : "");
   syncKeyed(
@@ -29,7 +29,7 @@ export function drawTable(table, seq, shown, view, event) {
     (j) => (typeof j === "number" ? makeEntry() : h("tr", {}, h("td", { colspan: "4", class: "quiet" }))),
     (row, j) => {
       if (typeof j !== "number") setText(row.firstElementChild, `⋯ ${j.gap} more`);
-      else drawEntry(row, seq, j, entries[j], state, j === focus, j === focus && moved ? moved.old : null);
+      else drawEntry(row, seq, j, entries[j], state, focus.includes(j), focus.includes(j) && moved ? moved.old : null);
     },
   );
 }

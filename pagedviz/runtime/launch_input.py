@@ -1,0 +1,59 @@
+"""What one launch of the kernels is given, as a serving engine's worker hands it over."""
+
+import itertools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pagedviz.engine.events import Event, Written
+from pagedviz.engine.snapshot import Snapshot
+
+NO_SLOT = -1  # of a token that is in the cache already: it asks, and writes nothing
+
+
+@dataclass(frozen=True)
+class LaunchInput:
+    """The tensors of one launch over every sequence on the device, in the order of `seq_ids`.
+
+    A sequence that writes asks with each of its new tokens, every other one with its newest: `query_lens` tokens each.
+    block_tables int32 [num_seqs, max_blocks], rows padded with the null block, or with -1 where there is none; seq_lens
+    int32 [num_seqs]; query_start_loc int32 [num_seqs + 1]: tokens query_start_loc[i] up to query_start_loc[i + 1] of q
+    are sequence i's; slot_mapping int64 [num_tokens]: where each token's K and V go, -1 for nowhere. All on the CPU.
+    """
+
+    seq_ids: tuple[str, ...]
+    query_lens: tuple[int, ...]
+    block_tables: Tensor
+    seq_lens: Tensor
+    query_start_loc: Tensor
+    slot_mapping: Tensor
+
+    @property
+    def is_decode(self) -> bool:
+        """Every sequence asks with one token."""
+        return all(query_len == 1 for query_len in self.query_lens)
+
+
+def launch_input(snapshot: Snapshot, event: Event | None) -> LaunchInput:
+    """The launch that a step makes: `event` is what happened in it, `snapshot` the state after it.
+
+    Example: B holds 6 tokens, and A writes its prompt of 3 into slots 28, 29, 30 -> seq_ids (B, A), query_lens (1, 3),
+    query_start_loc [0, 1, 4], slot_mapping [-1, 28, 29, 30].
+    """
+    written = {event.seq_id: event.slots} if isinstance(event, Written) else {}
+    seq_ids = tuple(s for s in snapshot.tokens if snapshot.tokens[s] and snapshot.is_resident(s))
+    slots = [written.get(s, (NO_SLOT,)) for s in seq_ids]
+    query_lens = tuple(map(len, slots))
+    rows = [[block for block in snapshot.block_tables[s] if block is not None] for s in seq_ids]
+    width = max(map(len, rows), default=0)
+    padding = -1 if snapshot.null_block is None else snapshot.null_block
+    table = [row + [padding] * (width - len(row)) for row in rows]
+    return LaunchInput(
+        seq_ids=seq_ids,
+        query_lens=query_lens,
+        block_tables=torch.tensor(table, dtype=torch.int32).view(len(seq_ids), width),
+        seq_lens=torch.tensor([snapshot.seq_len(s) for s in seq_ids], dtype=torch.int32),
+        query_start_loc=torch.tensor([0, *itertools.accumulate(query_lens)], dtype=torch.int32),
+        slot_mapping=torch.tensor([slot for group in slots for slot in group], dtype=torch.int64),
+    )
