@@ -37,6 +37,8 @@ def lesson(run: Run) -> Iterator[Page]:
         f"**{table[0]}** and **{table[1]}**, wherever there was room.\n\n"
         f"The list [{table[0]}, {table[1]}] is A's **block table**: entry j is the physical block of logical block j. "
         "Point at any block to see its other end.\n\n"
+        "A prompt is there all at once, so its blocks are taken first and its words written together, in one launch: "
+        "**prefill**. From here on words come one by one.\n\n"
         "Position p of a sequence is slot `table[p // block_size] * block_size + p % block_size`. Positions count from 0.",
         Question(
             "The eighth word comes, at position 7. Into which slot of the pool?",
@@ -73,7 +75,7 @@ def lesson(run: Run) -> Iterator[Page]:
         f"A holds {len(run.state.block_tables['A'])} blocks and {run.state.seq_len('A')} tokens, so {empty} slots are "
         "empty. That is all that paging wastes: the rest of each sequence's last block, and never a whole block.",
         Question(
-            "Four more words come. How many of them fit before A takes another block?",
+            "Four more words come, one by one. How many of them fit before A takes another block?",
             answer=lambda after: [event.kind for event in after.events].index("BlockAllocated"),
             explain=lambda after: (
                 f"Block {after.before.block_tables['A'][-1]} had {empty} empty slots, so {empty} words fit and the next "
@@ -83,7 +85,8 @@ def lesson(run: Run) -> Iterator[Page]:
         ),
     )
 
-    run.append("A", "forth on this continent")
+    for word in ("forth", "on", "this", "continent"):
+        run.append("A", word)
     table = run.state.block_tables["A"]
     yield Page(
         "Who reads the table",

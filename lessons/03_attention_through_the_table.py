@@ -24,7 +24,7 @@ def lesson(run: Run) -> Iterator[Page]:
         "The kernel never sees A in one piece. It reads entry 0 of the table, loads that block's keys and values, then "
         "entry 1, and so on. One turn of its **loop** is one block here.",
         Question(
-            f"Three more words make {first + 3} tokens. How many turns does the loop then take for the newest one?",
+            f"Three more words come, one by one, and make {first + 3} tokens. How many turns does the loop then take for the newest one?",
             answer=lambda after: len(after.after.block_tables["A"]),
             explain=lambda after: (
                 f"ceil({first + 3} / {size}) = {len(after.after.block_tables['A'])}: one turn for each entry of the table "
@@ -34,7 +34,8 @@ def lesson(run: Run) -> Iterator[Page]:
         ),
     )
 
-    run.append("A", WORDS[first : first + 3])
+    for word in WORDS[first : first + 3]:
+        run.append("A", [word])
     filled = run.state.filled("A", len(run.state.block_tables["A"]) - 1)
     yield Page(
         "What is in the empty slots?",
@@ -63,10 +64,10 @@ def lesson(run: Run) -> Iterator[Page]:
         "Only after the last block is there one division by l. So the weights of *all* blocks together sum to 1, and no "
         "block's own weights do unless it is the only one: see *Attention weights* below the stage.",
         Question(
-            "B arrives with three words, and one launch serves both. How many table entries does it read for B?",
+            "B arrives with a prompt of three words, and one launch serves both. How many table entries does it read for B?",
             answer=lambda after: len(after.after.block_tables["B"]),
             explain=lambda after: (
-                f"B's 3 tokens are in one block, {after.after.block_tables['B'][0]}, whose weights do sum to 1. A's "
+                f"B's 3 tokens are in one block, {after.after.block_tables['B'][0]}, so its weights do sum to 1. A's "
                 f"{len(after.after.block_tables['A'])} entries are read in the same launch, by other programs."
             ),
             unit="entries",
@@ -78,5 +79,7 @@ def lesson(run: Run) -> Iterator[Page]:
         "Is it exact?",
         "The numbers at the right compare the kernel with dense attention in float64, over a plain log of every key and "
         "value that knows nothing of blocks. They differ by **rounding** only: the kernel adds in another order, in "
-        "float32. The tolerance is 1e-5, in every layer, for every sequence, after every step.",
+        "float32. The tolerance is 1e-5, in every layer, for every sequence, after every step.\n\n"
+        "In the last step each of B's words asked of itself and of the words before it, and A's newest word asked too: "
+        "**prefill** and **decode** in one launch, every row of it compared.",
     )

@@ -20,10 +20,10 @@ def lesson(run: Run) -> Iterator[Page]:
     yield Page(
         "Nobody reserves",
         f"A and B share the pool. A has {len(run.state.block_tables['A'])} blocks for {run.state.seq_len('A')} tokens, B "
-        f"has {len(run.state.block_tables['B'])} for {run.state.seq_len('B')}. Nobody asked how long they will get: a "
-        "block is taken by the first write that finds the last one full.",
+        f"has {len(run.state.block_tables['B'])} for {run.state.seq_len('B')}: as many as their prompts need. Nobody asked "
+        "how long they will get: the next block is taken by the write that finds the last one full.",
         Question(
-            "B writes five more words. How many blocks does it take?",
+            "B writes five more words, one by one. How many blocks does it take?",
             answer=lambda after: sum(event.kind == "BlockAllocated" for event in after.events),
             explain=lambda after: (
                 f"{after.after.seq_len('B')} tokens need ceil({after.after.seq_len('B')} / {size}) = "
@@ -33,7 +33,8 @@ def lesson(run: Run) -> Iterator[Page]:
         ),
     )
 
-    run.append("B", "there lived a small hobbit")
+    for word in ("there", "lived", "a", "small", "hobbit"):
+        run.append("B", word)
     table = run.state.block_tables["A"]
     yield Page(
         "Freeing",
@@ -61,7 +62,7 @@ def lesson(run: Run) -> Iterator[Page]:
             "C arrives with five words. Which block holds the fifth?",
             answer=lambda after: int(after.after.block_tables["C"][1] or 0),
             explain=lambda after: (
-                f"The first four words fill block {after.after.block_tables['C'][0]}, and the fifth opens block "
+                f"The first four words fill block {after.after.block_tables['C'][0]}, and the fifth begins block "
                 f"{after.after.block_tables['C'][1]}: first and second of the queue."
             ),
             unit="block id",

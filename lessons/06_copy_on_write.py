@@ -14,8 +14,9 @@ def lesson(run: Run) -> Iterator[Page]:
     table = run.state.block_tables["A"]
     yield Page(
         "Two continuations of one prompt",
-        f"A's prompt is in blocks {table[0]} and {table[1]}. Someone wants a second answer to it. The keys and values of "
-        "the prompt are the same for both, so B is **forked** from A: it starts with the same table.",
+        f"A's prompt is in blocks {table[0]} and {table[1]}, computed in one launch. Someone wants a second answer to it. "
+        "The keys and values of the prompt are the same for both, so nobody computes them again: B is **forked** from A, "
+        "and starts with the same table.",
         Question(
             "How many blocks does the fork take from the free queue?",
             answer=lambda after: len(after.before.free_blocks) - len(after.after.free_blocks),

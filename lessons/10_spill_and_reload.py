@@ -113,7 +113,7 @@ def lesson(run: Run) -> Iterator[Page]:
         "Under pressure",
         f"E has its blocks, {', '.join(map(str, run.state.block_tables['E']))}, and {' and '.join(gone)} is whole on the "
         "host. vLLM's first engine swapped whole groups like this; V1 never does: it drops the blocks and computes the "
-        "tokens again. Which is cheaper depends on the link, the model and the length.",
+        "tokens again, by another prefill. Which is cheaper depends on the link, the model and the length.",
     )
 
 
