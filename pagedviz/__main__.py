@@ -94,7 +94,8 @@ def _lessons(names: list[str]) -> int:
         checks = [runner.check_start()]
         checks += [check for op in taught.scenario.ops for _, check in runner.perform(op)]
         worst = max((check.max_error if check.max_error is not None else float("inf")) for check in checks)
-        ok = all(check.ok for check in checks)
+        answers = [runner.ask(asked, index) for index, asked in taught.probes()]
+        ok = all(check.ok for check in checks) and not any("refused" in answer for answer in answers)
         all_ok = all_ok and ok
         verdict = "ok    " if ok else "FAILED"
         print(f"{verdict}  {name:28}  {len(checks) - 1:3} steps, largest error {worst:.1e}, {checks[0].backend}")

@@ -12,7 +12,7 @@ Nothing here draws; the app and the command line both play what `load` returns.
 import importlib
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from pagedviz import scenario
 from pagedviz.engine.events import Event, Token
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import Player
+from pagedviz.probe import Answer, Probe
 from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Op, Reload, Scenario, ScenarioError, Spill
 
 LESSONS = Path(__file__).parent.parent / "lessons"
@@ -27,11 +28,13 @@ LESSONS = Path(__file__).parent.parent / "lessons"
 
 @dataclass(frozen=True)
 class After:
-    """What a question is graded from: the state before it, what happened next, and the state after."""
+    """What a question is graded from: the state before it, what happened next, the state after, and, when the question
+    has a probe, what the tensors of that state answered (`found`)."""
 
     before: Snapshot
     events: tuple[Event, ...]
     after: Snapshot
+    found: Answer = field(default_factory=dict)
 
     def first(self, kind: str) -> Any:
         """The first event of a kind that happened, or None."""
@@ -43,7 +46,8 @@ class Question:
     """A prediction that the learner enters before the next step runs.
 
     `answer` reads it off what follows; `explain` says why, with the actual numbers. With `choices` the learner picks
-    one, else types a whole number (`unit` says of what).
+    one, else types a whole number (`unit` says of what). With a `probe`, the kernels are asked first, about the state
+    that the question is graded at: their answer is `found`.
     """
 
     text: str
@@ -51,15 +55,18 @@ class Question:
     explain: Callable[[After], str]
     choices: tuple[str, ...] = ()
     unit: str = ""
+    probe: Probe | None = None
 
 
 @dataclass(frozen=True)
 class Page:
-    """What is said at one moment: one claim, in Markdown."""
+    """What is said at one moment: one claim, in Markdown. `shows` is asked of the state of that moment, and its answer
+    stands below the stage."""
 
     title: str
     text: str
     question: Question | None = None
+    shows: Probe | None = None
 
 
 @dataclass(frozen=True)
@@ -71,15 +78,12 @@ class PlacedPage:
     graded_at: int
     outcome: After
 
-    @property
-    def answer(self) -> int | str:
-        assert self.page.question is not None
-        return self.page.question.answer(self.outcome)
-
-    @property
-    def explanation(self) -> str:
-        assert self.page.question is not None
-        return self.page.question.explain(self.outcome)
+    def graded(self, found: Answer | None = None) -> tuple[int | str, str]:
+        """The right answer and why; `found` is what the question's probe answered, if it has one."""
+        question = self.page.question
+        assert question is not None
+        outcome = replace(self.outcome, found=found or {})
+        return question.answer(outcome), question.explain(outcome)
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,12 @@ class Lesson:
     claim: str
     scenario: Scenario
     pages: tuple[PlacedPage, ...]
+
+    def probes(self) -> list[tuple[int, Probe]]:
+        """Everything that the pages ask of the tensors, each with the state that it is asked of."""
+        asked = [(placed.step, placed.page.shows) for placed in self.pages]
+        asked += [(placed.graded_at, placed.page.question.probe) for placed in self.pages if placed.page.question]
+        return [(index, probe) for index, probe in asked if probe is not None]
 
     def page_at(self, step: int) -> PlacedPage:
         """The page shown at a step: the last one that has come, or the first while the lesson is being set up."""

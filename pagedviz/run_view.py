@@ -74,6 +74,12 @@ class RunView:
             "steps": self.stage_steps,
             "excerpts": self.excerpts,
             "checks": [check and check.to_json() for check in self.checks(run)],
+            "cache": {
+                "num_layers": self.scenario.cache.num_layers,
+                "num_heads": self.scenario.cache.num_heads,
+                "num_kv_heads": self.scenario.cache.num_kv_heads,
+                "head_dim": self.scenario.cache.head_dim,
+            },
             "backend": backend,
             "status": run.failed or run.notice,
         }

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pagedviz.play import PROJECT
+from pagedviz.probe import Answer, Probe
 from pagedviz.scenario import Scenario
 from pagedviz.trace import Check, Step
 
@@ -26,7 +27,10 @@ WORKER = (sys.executable, "-m", "pagedviz.runtime.worker")
 MAX_CRASHES = 3  # a run that ended the process this often is not tried again; nor is a process that does not start
 MAX_CRASHES_IN_ALL = 8  # and a run under which it ended this often, at whatever steps
 SHORT_LIFE = 10.0  # seconds; a process that ends sooner, and has not begun to compute, has not started
+KEPT_ANSWERS = 256  # of probes, a run
 KEPT_RUNS = 32  # finished runs that no session looks at are kept for the next one
+
+Asked = tuple[int, Probe]  # at which state, what
 
 
 @dataclass
@@ -47,6 +51,13 @@ class ComputedRun:
     life: int = -1  # which start of the process holds its state; -1: none
     computed: int = 0  # states that this life of it has computed
     holders: int = 0
+    answers: dict[Asked, Answer] = field(default_factory=dict)
+    asked: set[Asked] = field(default_factory=set)  # and not answered yet
+
+    @property
+    def waiting(self) -> bool:
+        """More is to come: steps, verdicts or answers."""
+        return not self.done or (bool(self.asked) and not self.failed)
 
     @property
     def done(self) -> bool:
@@ -116,6 +127,22 @@ class ComputeClient:
             self._open(run)
             return held
 
+    def ask(self, held: Held, index: int, probe: Probe) -> Answer | None:
+        """Put a probe to the state after `index` steps. None until the answer is there: ask again then."""
+        run, asked = held.run, (index, probe)
+        with self._lock:
+            if asked in run.answers:
+                return run.answers[asked]
+            if run.failed or self.unavailable:
+                return {"refused": run.failed or self.unavailable}
+            if asked not in run.asked:
+                run.asked.add(asked)
+                if run.life == self._life:
+                    self._send_probe(run, asked)
+                else:
+                    self._open(run)  # nobody held it for a while, so its tensors are gone
+            return None
+
     def stop(self, held: Held) -> Held:
         """Compute no more for this session: it keeps what has been computed. Others that share the run go on."""
         with self._lock:
@@ -129,6 +156,8 @@ class ComputeClient:
                 checks=list(held.run.checks),
                 failed="Checking was stopped. What has been checked stays.",
                 holders=0,
+                answers=dict(held.run.answers),
+                asked=set(),
             )
             held.let_go()
             self._drop_unheld()
@@ -145,6 +174,7 @@ class ComputeClient:
     def _start(self) -> None:
         self._life += 1
         self._computing = ""
+        self._probing: Asked | None = None  # what it is answering for that run; None: it computes a step
         self._error = ""
         self._said_hello = False
         self._started_at = time.monotonic()
@@ -177,6 +207,7 @@ class ComputeClient:
             self.backend, self._said_hello = answer["backend"], True
         elif "computing" in answer:
             self._computing = answer["computing"]
+            self._probing = (answer["index"], Probe.from_json(answer["probe"])) if "probe" in answer else None
         elif "error" in answer:
             self._error = answer["error"]
         elif (run := self._runs.get(answer["run"])) is None or run.life != self._life:
@@ -184,12 +215,21 @@ class ComputeClient:
         elif "finished_ops" in answer:
             run.finished_ops = answer["finished_ops"]
             self._computing = ""
+        elif "answer" in answer:
+            self._take_answer(run, (answer["index"], Probe.from_json(answer["probe"])), answer["answer"])
+            self._computing = ""
         else:
             index = answer["index"]
             if index:  # the step first: its check is compared with what was planned as soon as it is there
                 run.steps[index - 1 : index] = [Step.from_json(answer["step"])]
             run.checks[index : index + 1] = [Check.from_json(answer["check"])]
             run.computed = index + 1
+
+    def _take_answer(self, run: ComputedRun, asked: Asked, answer: Answer) -> None:
+        run.asked.discard(asked)
+        run.answers[asked] = answer
+        while len(run.answers) > KEPT_ANSWERS:
+            del run.answers[next(iter(run.answers))]
 
     def _restart(self, returncode: int) -> None:
         cause = self._error or (
@@ -205,11 +245,15 @@ class ComputeClient:
             )
             self.backend = ""
             for run in self._runs.values():
+                run.asked.clear()
                 if not run.done:
                     run.failed, run.notice = self.unavailable, ""
             return
         culprit = self._runs.get(self._computing)
-        if culprit is not None:
+        if culprit is not None and self._probing is not None:  # the question is given up, not the run
+            sentence = f"The compute process stopped at this question ({cause}), so it is not asked again."
+            self._take_answer(culprit, self._probing, {"refused": sentence})
+        elif culprit is not None:
             culprit.crashes.append(culprit.computed)
             same = culprit.crashes.count(culprit.computed)
             if same >= MAX_CRASHES or len(culprit.crashes) >= MAX_CRASHES_IN_ALL:
@@ -224,7 +268,7 @@ class ComputeClient:
                 )
         self._start()
         for run in self._runs.values():
-            if not run.done and run.holders:
+            if run.waiting and run.holders:
                 run.notice = (
                     f"The compute process stopped ({cause}). It was started again, and this run is computed anew."
                 )
@@ -234,6 +278,12 @@ class ComputeClient:
         run.life, run.computed = self._life, 0
         self._send({"open": run.key, "seed": run.scenario.seed, "cache": run.scenario.to_json()["cache"]})
         self._send({"extend": run.key, "ops": [op.to_json() for op in run.scenario.ops]})
+        for asked in run.asked:
+            self._send_probe(run, asked)
+
+    def _send_probe(self, run: ComputedRun, asked: Asked) -> None:
+        index, probe = asked
+        self._send({"ask": run.key, "index": index, "probe": probe.to_json()})
 
     def _send(self, command: dict[str, Any]) -> None:
         self._outbox.put(json.dumps(command) + "\n")
@@ -255,6 +305,7 @@ class ComputeClient:
             if run.life == self._life:
                 self._send({"close": run.key})
                 run.life = -1
+                run.asked.clear()
         for run in unheld[: max(0, len(unheld) - KEPT_RUNS)] + [run for run in unheld if not run.done]:
             self._runs.pop(run.key, None)
 

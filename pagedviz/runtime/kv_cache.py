@@ -22,7 +22,7 @@ class KVCache:
 
     def __init__(self, cache: CacheConfig, device: torch.device) -> None:
         shape = (cache.num_layers, cache.num_blocks, cache.block_size, cache.num_kv_heads, cache.head_dim)
-        self.device = device
+        self.cache, self.device = cache, device
         self.k, self.v = torch.full(shape, POISON, device=device), torch.full(shape, POISON, device=device)
         self.host_k, self.host_v = (host_blocks(cache.host_blocks, like, POISON) for like in (self.k, self.v))
         self.transfers = Transfers(((self.k, self.host_k), (self.v, self.host_v)), POISON)
@@ -54,6 +54,24 @@ class KVCache:
             case BlockFreed():
                 self.transfers.forget([event.block])
 
+    def settle(self) -> None:
+        """Wait until everything has left and arrived: before somebody looks at the tensors themselves."""
+        self.transfers.claim()
+        self.transfers.wait_for_host()
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all four tensors."""
+        return 2 * (self.k.nbytes + self.host_k.nbytes)
+
+    def clone(self) -> "KVCache":
+        """Another cache that holds the same numbers."""
+        self.settle()
+        other = KVCache(self.cache, self.device)
+        for name in ("k", "v", "host_k", "host_v"):
+            getattr(other, name).copy_(getattr(self, name))
+        return other
+
     def read(self, snapshot: Snapshot, seq_id: str) -> tuple[Tensor, Tensor]:
         """A sequence's K and V through its table, block by block, wherever each block is.
 
@@ -71,8 +89,7 @@ class KVCache:
 
     def unpoisoned(self, snapshot: Snapshot) -> list[str]:
         """A sentence for each block that holds a number in a slot that nobody owns."""
-        self.transfers.claim()
-        self.transfers.wait_for_host()
+        self.settle()
         wrong = []
         for where, k, v, tables in (
             ("device", self.k, self.v, snapshot.block_tables),

@@ -13,6 +13,8 @@ from pagedviz.engine.events import (
     SequenceFreed,
 )
 
+TOLERANCE = 1e-5  # float32: largest |paged - dense| that passes
+
 
 class LoggedSequence:
     """One sequence, token after token: `q`, `k`, `v` are lists by layer of [seq_len, heads, head_dim]; `x` is the last

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,15 +13,17 @@ from pagedviz.engine import invariants
 from pagedviz.engine.events import Event, Written
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import Happening, Player
+from pagedviz.probe import Probe
+from pagedviz.runtime import probes
 from pagedviz.runtime.decode_graph import DecodeGraphs
 from pagedviz.runtime.kv_cache import KVCache
-from pagedviz.runtime.kv_log import KVLog
+from pagedviz.runtime.kv_log import TOLERANCE, KVLog
 from pagedviz.runtime.launch_input import LaunchInput, launch_input
+from pagedviz.runtime.recording import Recording
 from pagedviz.runtime.toy_model import ToyModel
-from pagedviz.scenario import CacheConfig, Op
+from pagedviz.scenario import CacheConfig, Op, Scenario
 from pagedviz.trace import Check
 
-TOLERANCE = 1e-5  # float32: largest |paged - dense| that passes
 FULL_SWEEP_BLOCKS = 64  # device pools up to this size have every unowned slot looked at after every event
 TILE_ELEMENTS = 4096  # of K a tile holds at most, 16 KiB: a larger block takes several turns of the kernel's loop
 WEIGHTED_BLOCKS = 64  # sequences of more blocks than this have no attention weights shown
@@ -38,14 +40,22 @@ class Runner:
         self.decode = DecodeGraphs()
         self.log = KVLog(cache.num_layers)
         self.player = Player(cache, seed, self._sample)
+        self.recording = Recording(Scenario(seed, cache), self.player.base, self.device)
 
     def check_start(self) -> Check:
         """Check the empty cache: nothing to attend to yet, and every slot poisoned."""
         return self._check(self.player.base, (), None)
 
     def perform(self, op: Op) -> Iterator[tuple[Happening, Check]]:
+        self.recording.note_op(op)
         for happening in self.player.perform(op):
-            yield happening, self._check(happening.snapshot, happening.broken, happening)
+            check = self._check(happening.snapshot, happening.broken, happening)
+            self.recording.note(happening, self.log.sequences)
+            yield happening, check
+
+    def ask(self, probe: Probe, index: int) -> dict[str, Any]:
+        """Answer a probe at the state after `index` happenings, as plain JSON."""
+        return probes.answer(probe, self.recording.at(index))
 
     def _sample(self, seq_id: str) -> str:
         return self.model.next_token(self.log.sequences[seq_id].x[-1])

@@ -6,9 +6,12 @@ standard output, one JSON object a line:
     {"open": run, "seed": 0, "cache": {...}}      ->  {"run": run, "index": 0, "check": {...}}         the start state
     {"extend": run, "ops": [...]}                 ->  {"run": run, "index": k, "step": {...}, "check": {...}}  each step
                                                   ->  {"run": run, "finished_ops": n}      all n are computed
+    {"ask": run, "index": k, "probe": {...}}      ->  {"run": run, "index": k, "probe": {...}, "answer": {...}}
+                                                      once state k is computed
     {"close": run}
     at its start                                  ->  {"backend": "Triton interpreter, CPU"}
     before each step                              ->  {"computing": run}
+    before an answer                              ->  {"computing": run, "index": k, "probe": {...}}
     when a step cannot be computed                ->  {"run": run, "error": "..."}, and the process ends
 """
 
@@ -26,6 +29,7 @@ import torch
 
 import kernels
 from pagedviz import scenario
+from pagedviz.probe import Probe
 from pagedviz.runtime.runner import Runner
 from pagedviz.trace import Step
 
@@ -39,6 +43,8 @@ class Run:
         self.runner = Runner(cache, seed)
         self.ops: deque[scenario.Op] = deque()
         self.finished_ops = 0
+        self.asked: list[tuple[int, Probe]] = []
+        self.index = -1  # of the newest computed state
         self._steps = self._compute()
 
     def extend(self, ops: tuple[scenario.Op, ...]) -> None:
@@ -51,7 +57,16 @@ class Run:
 
     def advance(self) -> dict[str, Any] | None:
         """Compute one more step; None when there is none to compute now."""
-        return next(self._steps)
+        answer = next(self._steps)
+        if answer is not None:
+            self.index = answer["index"]
+        return answer
+
+    def ripe(self) -> list[tuple[int, Probe]]:
+        """Take the probes whose states have been computed."""
+        ripe = [asked for asked in self.asked if asked[0] <= self.index]
+        self.asked = [asked for asked in self.asked if asked[0] > self.index]
+        return ripe
 
     def _compute(self) -> Generator[dict[str, Any] | None, None, None]:
         yield {"index": 0, "check": self.runner.check_start().to_json()}
@@ -84,6 +99,10 @@ class Worker:
             name = command["extend"]
             self.runs[name].extend(scenario.from_json({"pagedviz": 1, "ops": command["ops"]}).ops)
             self._wake(name)
+        elif "ask" in command and command["ask"] in self.runs:
+            name = command["ask"]
+            self.runs[name].asked.append((command["index"], Probe.from_json(command["probe"])))
+            self._answer(name)
         elif "close" in command:
             run = self.runs.pop(command["close"], None)
             if run is not None:
@@ -101,7 +120,17 @@ class Worker:
             self.reply({"run": run, "finished_ops": self.runs[run].finished_ops})
         else:
             self.reply({"run": run, **answer})
+            self._answer(run)
             self.turn.append(run)
+
+    def _answer(self, run: str) -> None:
+        """Answer the probes of a run that can be answered now."""
+        for index, probe in self.runs[run].ripe():
+            asked = {"index": index, "probe": probe.to_json()}
+            self.reply({"computing": run, **asked})
+            with self._reported(run):
+                answer = self.runs[run].runner.ask(probe, index)
+            self.reply({"run": run, **asked, "answer": answer})
 
     def _wake(self, run: str) -> None:
         if run not in self.turn:

@@ -1,13 +1,17 @@
 """The server's one compute process, and each session's hold on its run."""
 
 import gc
+import time
 from threading import RLock
 
 import streamlit as st
 
+from pagedviz.probe import Answer, Probe
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputeClient, ComputedRun, Held
 from pagedviz.scenario import Scenario
+
+QUICK = 0.15  # seconds that a page waits for an answer before it says that it is asking
 
 
 @st.cache_resource(show_spinner=False)
@@ -39,6 +43,21 @@ def follow(name: str, scenario: Scenario) -> tuple[RunView, ComputedRun]:
             state[name] = (view, held)
         view.follow(held.run)
         return view, held.run
+
+
+def ask(name: str, index: int, probe: Probe) -> Answer | None:
+    """What the tensors of a run answer after `index` steps; None while they are being asked.
+
+    A quick answer is waited for a moment, so that the page is drawn once.
+    """
+    _, held = st.session_state["runs"][name]
+    first = (index, probe) not in held.run.asked
+    answer = client().ask(held, index, probe)
+    until = time.monotonic() + QUICK
+    while answer is None and first and time.monotonic() < until:
+        time.sleep(0.01)
+        answer = client().ask(held, index, probe)
+    return answer
 
 
 def again(name: str, scenario: Scenario) -> None:

@@ -39,5 +39,5 @@ def _body(lesson: Lesson) -> ComputedRun:
             label="Lessons",
         )
     with shown:
-        run_panel.show_stage("home", view, run, lesson.pages[0].step, in_address=False)
+        run_panel.show_stage("home", "home", view, run, lesson.pages[0].step, in_address=False)
     return run

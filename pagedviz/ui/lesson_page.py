@@ -7,12 +7,14 @@ import streamlit as st
 
 from pagedviz import lesson as lessons
 from pagedviz.lesson import Lesson, PlacedPage, Question
+from pagedviz.probe import Answer
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
-from pagedviz.ui import address, compute, run_panel
+from pagedviz.ui import address, compute, findings, run_panel
 from pagedviz.ui.links import Link, links
 
 MAX_SEED = 9_999
+PLACE = "lesson"  # where on the screen its run is
 
 
 @lru_cache(maxsize=256)
@@ -41,18 +43,21 @@ def _last_step(lesson: Lesson) -> int:
 
 
 def _body(lesson: Lesson, key: str, start: int) -> ComputedRun:
-    view, run = compute.follow("lesson", lesson.scenario)
+    view, run = compute.follow(PLACE, lesson.scenario)
     step = min(run_panel.step_of(key, start), len(view.steps))
     said, shown = st.columns([1, 3.6], gap="medium")
     with said:
         _say(lesson, key, step)
     with shown:
-        run_panel.show_stage(key, view, run, start, **_questions_ahead(lesson, key, step))
+        run_panel.show_stage(PLACE, key, view, run, start, **_questions_ahead(lesson, key, step))
         _below(lesson, key, view, run, step)
     return run
 
 
 def _below(lesson: Lesson, key: str, view: RunView, run: ComputedRun, step: int) -> None:
+    placed = lesson.page_at(step)
+    if placed.page.shows is not None:
+        findings.show(placed.page.shows, compute.ask(PLACE, placed.step, placed.page.shows))
     charts, export = st.columns([6, 1])
     with charts:
         run_panel.show_charts(key, view, run, step)
@@ -98,6 +103,7 @@ def _ask(question: Question, placed: PlacedPage, key: str) -> None:
     if place in _answers():
         _outcome(placed, key)
         return
+    _found(placed)  # so that the answer is there by the time it is wanted
     entered = f"{key}-entered-{placed.step}"
 
     def answer(skip: bool) -> None:
@@ -134,12 +140,28 @@ def _outcome(placed: PlacedPage, key: str) -> None:
     given = _answers().get((key, placed.step))
     if given is None or placed.page.question is None:
         return
+    found = _found(placed)
+    if found is None:
+        st.info("The kernel is being asked …", icon=":material/hourglass_empty:")
+        return
+    if "refused" in found:
+        st.warning(f"This cannot be graded. {found['refused']}", icon=":material/warning:")
+        return
+    answer, explanation = placed.graded(found)
     if given is SKIPPED:
-        st.info(f"**It is {placed.answer}.** {placed.explanation}", icon=":material/skip_next:")
-    elif given == placed.answer:
-        st.success(f"**Right: {placed.answer}.** {placed.explanation}", icon=":material/check:")
+        st.info(f"**It is {answer}.** {explanation}", icon=":material/skip_next:")
+    elif given == answer:
+        st.success(f"**Right: {answer}.** {explanation}", icon=":material/check:")
     else:
-        st.warning(f"**You said “{given}”; it is “{placed.answer}”.** {placed.explanation}", icon=":material/close:")
+        st.warning(f"**You said “{given}”; it is “{answer}”.** {explanation}", icon=":material/close:")
+
+
+def _found(placed: PlacedPage) -> Answer | None:
+    """What the probe of a page's question found, {} if it has none; None while the kernel is being asked."""
+    question = placed.page.question
+    if question is None or question.probe is None:
+        return {}
+    return compute.ask(PLACE, placed.graded_at, question.probe)
 
 
 def _questions_ahead(lesson: Lesson, key: str, step: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pagedviz import trace
 from pagedviz.figures.attention_weights import attention_weights
 from pagedviz.figures.error_by_step import error_by_step
 from pagedviz.figures.memory_by_step import memory_by_step
+from pagedviz.probe import Lens
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.ui import compute
@@ -17,6 +18,7 @@ from pagedviz.ui.address import plain
 from pagedviz.ui.stage import stage
 
 POLL_SECONDS = 0.6  # how often verdicts that arrive later are fetched
+ANSWER_SECONDS = 0.2  # and answers, once every verdict is there
 
 
 STAGE = "stage"  # every page shows the one stage, so that it is never there twice while pages change
@@ -39,24 +41,36 @@ def go(name: str, step: int) -> None:
 
 def live(key: str, body: Callable[[], ComputedRun]) -> None:
     """Show a page's body, and show it again every moment while its run is being computed."""
-    waiting = st.session_state.get(f"{key}-waiting", True)
+    poll = st.session_state.get(f"{key}-poll", POLL_SECONDS)
     started = compute.started()
 
     def fragment() -> None:
         run = body()
-        if waiting != (not run.done) or started != compute.started():
-            st.session_state[f"{key}-waiting"] = not run.done
+        now = None if not run.waiting else ANSWER_SECONDS if run.done else POLL_SECONDS
+        if poll != now or started != compute.started():
+            st.session_state[f"{key}-poll"] = now
             st.rerun()
 
-    st.fragment(fragment, run_every=POLL_SECONDS if waiting else None)()
+    st.fragment(fragment, run_every=poll)()
 
 
-def show_stage(name: str, view: RunView, run: ComputedRun, start: int, **more: Any) -> None:
-    """The stage itself. `name` identifies the run: while it stays, the learner's step stays."""
+def show_stage(place: str, name: str, view: RunView, run: ComputedRun, start: int, **more: Any) -> None:
+    """The stage itself. `name` identifies the run: while it stays, the learner's step stays. `place` is what
+    `compute.follow` was called with."""
     wishes = st.session_state.get("wishes", {})
     data = view.stage_data(name, run, compute.backend())
     data |= {"step": start, "goto": wishes.get(name), "pauses": [], "veil": None, "in_address": True}
+    data |= {"lens": _lens(place, name, view)}
     stage(data | more, key=STAGE)
+
+
+def _lens(place: str, name: str, view: RunView) -> dict[str, Any] | None:
+    """What the open lens wants to see, and the kernel's answer, None while it is being asked."""
+    asked = (st.session_state.get(STAGE) or {}).get("lens")
+    if not asked or asked["run"] != name or not 0 <= asked["step"] <= len(view.steps):
+        return None
+    probe = Lens(asked["seq_id"], asked["layer"], asked["head"], asked["num_splits"])
+    return {"asked": asked, "answer": compute.ask(place, asked["step"], probe)}
 
 
 def show_charts(key: str, view: RunView, run: ComputedRun, step: int) -> None:

@@ -38,7 +38,7 @@ def _body() -> ComputedRun:
     with controls:
         _controls(own, view, run)
     with shown:
-        run_panel.show_stage(own.name, view, run, start)
+        run_panel.show_stage(KEY, own.name, view, run, start)
         with st.container():
             _progress(own, view, run)
         run_panel.show_charts(KEY, view, run, step)

@@ -1,1 +1,60 @@
-"""Questions that the compute process answers about a step, each by running the kernels once more and looking."""
+"""Answers to probes: one file each, a function from a probe and a moment of a run to plain JSON, or `Refused`."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from pagedviz import probe
+from pagedviz.probe import Probe
+from pagedviz.runtime.kv_log import TOLERANCE
+from pagedviz.runtime.probes import launch, lens
+from pagedviz.runtime.probes.newest import Refused, newest, whole_number
+from pagedviz.runtime.recording import Moment
+
+MOST_SPLITS = 8  # of a lens
+
+
+def answer(asked: Probe, moment: Moment) -> dict[str, Any]:
+    """Answer a probe at a moment; numbers that are not finite become None, which JSON can say."""
+    try:
+        answers: dict[str, Any] = _sayable(ANSWERS[type(asked)](asked, moment))
+    except Refused as refused:
+        return {"refused": str(refused)}
+    return answers
+
+
+def _lens(asked: probe.Lens, moment: Moment) -> dict[str, Any]:
+    """The lens knows nothing of moments: it is given a row of the table and what it needs beside it."""
+    at = newest(moment, asked.seq_id, asked.layer, asked.head)
+    whole_number("num_splits", asked.num_splits, 1, MOST_SPLITS)
+    return lens.lens_answer(
+        seq_id=asked.seq_id,
+        layer=asked.layer,
+        head=asked.head,
+        num_splits=asked.num_splits,
+        q=at.q,
+        k_cache=at.k_cache,
+        v_cache=at.v_cache,
+        block_row=at.block_table.tolist(),
+        seq_len=at.seq_len,
+        log_k=at.k,
+        log_v=at.v,
+        tolerance=TOLERANCE,
+    )
+
+
+def _sayable(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {key: _sayable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_sayable(item) for item in value]
+    return value
+
+
+ANSWERS: dict[type[Probe], Callable[[Any, Moment], dict[str, Any]]] = {
+    probe.Launch: launch.answer,
+    probe.Lens: _lens,
+}

@@ -1,0 +1,21 @@
+"""The tensors that a step's launch was given, made again by what made them."""
+
+from typing import Any
+
+from pagedviz import probe
+from pagedviz.runtime.launch_input import launch_input
+from pagedviz.runtime.recording import Moment
+
+
+def answer(asked: probe.Launch, moment: Moment) -> dict[str, Any]:
+    """The step's launch: which kernel, and its index tensors as nested lists."""
+    launch = launch_input(moment.snapshot, moment.event)
+    return {
+        "kernel": "paged_decode" if launch.is_decode else "paged_prefill",
+        "seq_ids": list(launch.seq_ids),
+        "query_lens": list(launch.query_lens),
+        "block_tables": launch.block_tables.tolist(),
+        "seq_lens": launch.seq_lens.tolist(),
+        "query_start_loc": launch.query_start_loc.tolist(),
+        "slot_mapping": launch.slot_mapping.tolist(),
+    }

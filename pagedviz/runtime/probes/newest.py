@@ -1,0 +1,73 @@
+"""What most probes ask about: the newest token of a sequence, in one layer, and the query head that is meant."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pagedviz.runtime.recording import Moment
+
+
+class Refused(Exception):
+    """A probe cannot be answered at this moment: one sentence that says why."""
+
+
+@dataclass(frozen=True)
+class Newest:
+    """A sequence's newest query and all that it may read, in one layer.
+
+    q [num_heads, head_dim]; k_cache, v_cache [num_blocks, block_size, num_kv_heads, head_dim]; block_table int32
+    [num_blocks of the sequence]; k, v [seq_len, num_kv_heads, head_dim] from the plain log; `kv_head` is the one that
+    `head` reads.
+    """
+
+    head: int
+    kv_head: int
+    q: Tensor
+    k_cache: Tensor
+    v_cache: Tensor
+    block_table: Tensor
+    k: Tensor
+    v: Tensor
+
+    @property
+    def seq_len(self) -> int:
+        return len(self.k)
+
+    @property
+    def block_size(self) -> int:
+        return self.k_cache.shape[1]
+
+
+def newest(moment: Moment, seq_id: str, layer: int, head: int) -> Newest:
+    """Find the newest token of a sequence; raises Refused when it, its layer or its head is not there."""
+    state, cache = moment.snapshot, moment.scenario.cache
+    if seq_id not in state.tokens:
+        raise Refused(
+            f"There is no sequence {seq_id} at this step; there is {', '.join(state.tokens) or 'none at all'}."
+        )
+    if not state.tokens[seq_id]:
+        raise Refused(f"{seq_id} has no token yet at this step, so no kernel runs over it.")
+    if not state.is_resident(seq_id):
+        raise Refused(f"{seq_id} is not on the device at this step, and a kernel runs over resident sequences only.")
+    whole_number("layer", layer, 0, cache.num_layers - 1)
+    whole_number("head", head, 0, cache.num_heads - 1)
+    logged, seq_len = moment.log[seq_id], state.seq_len(seq_id)
+    k, v = logged.stacked_kv(layer, seq_len)
+    return Newest(
+        head=head,
+        kv_head=head // (cache.num_heads // cache.num_kv_heads),
+        q=logged.q[layer][seq_len - 1],
+        k_cache=moment.kv.k[layer],
+        v_cache=moment.kv.v[layer],
+        block_table=torch.tensor(state.block_tables[seq_id], dtype=torch.int32, device=k.device),
+        k=k,
+        v=v,
+    )
+
+
+def whole_number(name: str, value: Any, low: int, high: int) -> None:
+    """Raise Refused unless the value is a whole number from `low` to `high`."""
+    if type(value) is not int or not low <= value <= high:
+        raise Refused(f"{name} is {value!r}; here it may be {low} to {high}.")

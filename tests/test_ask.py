@@ -1,0 +1,120 @@
+"""Probes through the real compute process: answered once their state is there, asked again of a new process."""
+
+import os
+import signal
+import sys
+from dataclasses import replace
+
+from pagedviz import probe
+from pagedviz.runtime.client import KEPT_RUNS, ComputeClient
+from pagedviz.runtime.runner import Runner
+from pagedviz.scenario import Add, Append, Scenario
+from tests.runner_cases import TINY
+from tests.test_worker import wait, wait_done
+
+LAUNCH = probe.Launch()
+
+
+def scenario(seed: int, *ops) -> Scenario:
+    return Scenario(seed, replace(TINY, num_layers=1), ops)
+
+
+def answered(client: ComputeClient, held, index: int, asked=LAUNCH):
+    wait(lambda: client.ask(held, index, asked), f"the answer of {held.run}")
+    return client.ask(held, index, asked)
+
+
+def here(scenario: Scenario, index: int):
+    runner = Runner(scenario.cache, scenario.seed)
+    for op in scenario.ops:
+        list(runner.perform(op))
+    return runner.ask(LAUNCH, index)
+
+
+def test_answer_is_what_a_runner_here_answers_whenever_it_is_asked():
+    client = ComputeClient()
+    try:
+        run = scenario(1, Add("A", tuple("abc")), Append("A", ("x",)))
+        held = client.hold(run)
+        # Asked before its state is computed, and after.
+        assert client.ask(held, 4, LAUNCH) is None
+        assert held.run.waiting
+        assert answered(client, held, 4) == here(run, 4)
+        wait_done(held)
+        assert answered(client, held, 5) == here(run, 5)
+        assert not held.run.waiting
+        # A continued run answers of its new states too.
+        more = replace(run, ops=(*run.ops, Append("A", ("y",))))
+        held = client.hold(more, held)
+        assert answered(client, held, 6) == here(more, 6)
+    finally:
+        client.close()
+
+
+def test_question_outlives_the_compute_process():
+    client = ComputeClient()
+    try:
+        run = scenario(2, Add("A", tuple("abc")))
+        held = client.hold(run)
+        wait_done(held)
+        os.kill(client.pid, signal.SIGKILL)
+        wait(lambda: client.pid and held.run.life != client._life, "the restart")
+        assert answered(client, held, 4) == here(run, 4)
+        # And one that was on its way.
+        os.kill(client.pid, signal.SIGSTOP)
+        assert client.ask(held, 3, LAUNCH) is None
+        os.kill(client.pid, signal.SIGKILL)
+        assert answered(client, held, 3) == here(run, 3)
+    finally:
+        client.close()
+
+
+def test_run_that_nobody_held_is_computed_again_for_a_question():
+    client = ComputeClient()
+    try:
+        run = scenario(3, Add("A", tuple("abc")))
+        held = client.hold(run)
+        wait_done(held)
+        checks = list(held.run.checks)
+        held.let_go()
+        held = client.hold(run)
+        assert answered(client, held, 4) == here(run, 4)
+        assert [check.ok for check in held.run.checks] == [check.ok for check in checks]
+        assert KEPT_RUNS > 1
+    finally:
+        client.close()
+
+
+BROKEN = """
+from pagedviz.runtime import probes, worker
+from pagedviz.probe import Launch
+def broken(asked, moment):
+    raise RuntimeError("no such slot")
+probes.ANSWERS[Launch] = broken
+worker.main()
+"""
+
+
+def test_question_that_ends_the_process_is_given_up_and_the_run_is_not():
+    client = ComputeClient((sys.executable, "-c", BROKEN))
+    try:
+        run = scenario(4, Add("A", tuple("abc")))
+        held = client.hold(run)
+        wait_done(held)
+        found = answered(client, held, 2)
+        assert found["refused"].startswith("The compute process stopped at this question (RuntimeError: no such slot)")
+        assert (held.run.failed, held.run.crashes) == ("", [])
+        assert not held.run.waiting
+        assert client.hold(replace(run, ops=(*run.ops, Append("A", ("y",)))), held).run.failed == ""
+    finally:
+        client.close()
+
+
+def test_stopped_run_says_so():
+    client = ComputeClient()
+    try:
+        held = client.hold(scenario(5, Add("A", tuple("abcdefgh")), Append("A", ("x",))))
+        stopped = client.stop(held)
+        assert "stopped" in client.ask(stopped, 0, LAUNCH)["refused"]
+    finally:
+        client.close()
