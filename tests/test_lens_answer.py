@@ -10,8 +10,8 @@ import torch
 import kernels
 from kernels import launch
 from pagedviz.play import PROJECT
+from pagedviz.runtime.kv_log import TOLERANCE
 from pagedviz.runtime.probes import lens
-from pagedviz.runtime.runner import TOLERANCE
 from tests.kernel_cases import NAN, Shape, make_batch
 
 IN_A_TURN = ["table", "keys", "scores", "running", "values"]
