@@ -244,9 +244,8 @@ def page() -> None:
         wrong = st.checkbox("the kernel is wrong")
         late = st.checkbox("reply to the step before")
     asked = (state.get("stage") or {}).get("lens")
-    data["lens"] = asked and {"asked": asked, "answer": None if withheld else lens_answers.answer(data, asked)}
-    if asked and wrong:
-        data["lens"]["answer"] |= {"ok": False, "max_error": 0.31}
+    left.write(f"The lens asks: {asked}")
+    data["lens"] = asked and {"asked": asked, "answer": None if withheld else lens_answers.answer(data, asked, wrong)}
     if asked and late:
         data["lens"]["asked"] = asked | {"step": asked["step"] - 1}
     with right:
@@ -254,7 +253,6 @@ def page() -> None:
         if name == "two":
             stage(lesson(run="second"), key="second")
     left.write(f"Python heard: {(shown.get('at') or {}).get('step')}")
-    left.write(f"The lens asks: {shown.get('lens')}")
 
 
 if __name__ == "__main__":
