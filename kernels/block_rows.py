@@ -17,8 +17,8 @@ import triton.language as tl
 from torch import Tensor
 
 INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-# Integers a program moves per tensor: 8 KiB of int64, four 16-byte accesses a thread.
-TILE = 1024
+# Integers a program moves per tensor: 4 KiB of int64, two 16-byte accesses a thread.
+TILE = 512
 
 
 @triton.jit

@@ -1,7 +1,5 @@
 """What the calls that move data refuse: storing tokens, copying, gathering and scattering blocks."""
 
-from collections import Counter
-
 import torch
 from torch import Tensor
 
@@ -23,9 +21,9 @@ def store_kv(
     checks.caches(call, k_cache, v_cache)
     if k_cache.dtype in checks.EIGHT_BITS:
         checks.tensors(call, eight_bits_too=True, k_cache=k_cache, v_cache=v_cache)
-        checks.tensors(call, k=k, v=v)
         if k.device != k_cache.device:
             raise ValueError(f"{call}: k is on {k.device} and k_cache on {k_cache.device}; they must be on one device")
+        checks.tensors(call, k=k, v=v)
     else:
         checks.tensors(call, k_cache=k_cache, v_cache=v_cache, k=k, v=v)
         if k_scale is not None or v_scale is not None:
@@ -57,25 +55,26 @@ def blocks(call: str, name: str, ids: Blocks, beside: Tensor) -> Tensor:
             raise ValueError(f"{call}: {name} is {ids.dtype} {list(ids.shape)}; it must be int32 or int64, [any]")
         if ids.is_cuda:
             return ids.to(device=beside.device, dtype=torch.int64).contiguous()
-    listed = [int(block) for block in ids]
-    outside = [block for block in listed if not 0 <= block < len(beside)]
-    if outside:
-        raise ValueError(f"{call}: {name} names blocks {outside}; the cache has blocks 0 to {len(beside) - 1}")
-    if not beside.is_cuda:
-        return torch.tensor(listed, dtype=torch.int64, device=beside.device)
+    listed = torch.as_tensor(ids, dtype=torch.int64)
+    outside = listed[(listed < 0) | (listed >= len(beside))]
+    if len(outside):
+        raise ValueError(f"{call}: {name} names blocks {outside.tolist()}; the cache has blocks 0 to {len(beside) - 1}")
     # From pinned memory, or the copy would make the CPU wait for all that its stream has still to do.
-    return torch.tensor(listed, dtype=torch.int64, pin_memory=True).to(beside.device, non_blocking=True)
+    return listed.pin_memory().to(beside.device, non_blocking=True) if beside.is_cuda else listed.contiguous()
 
 
 def written_once(call: str, name: str, ids: Blocks, read: Blocks = ()) -> None:
     """Refuse to write one block twice, or one that the same call reads: the programs of a kernel run in no order."""
     if isinstance(ids, Tensor) and ids.is_cuda:
         return
-    times = Counter(int(block) for block in ids)
-    twice = sorted(block for block, count in times.items() if count > 1)
+    listed = torch.as_tensor(ids, dtype=torch.int64)
+    once, times = listed.unique(return_counts=True)  # type: ignore[no-untyped-call]
+    twice = once[times > 1].tolist()
     if twice:
         raise ValueError(f"{call}: {name} names blocks {twice} more than once; each can be written once per call")
-    both = [] if isinstance(read, Tensor) and read.is_cuda else sorted(times.keys() & {int(block) for block in read})
+    if isinstance(read, Tensor) and read.is_cuda:
+        return
+    both = once[torch.isin(once, torch.as_tensor(read, dtype=torch.int64))].tolist()
     if both:
         raise ValueError(
             f"{call}: blocks {both} are both read and written; copy a chain (a to b, b to c) one call after another"

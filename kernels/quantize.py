@@ -1,7 +1,7 @@
-"""Floats to numbers of 8 bits, rounded by hand: to nearest, ties to even, and what is too large to the largest.
+"""Floats to numbers of 8 bits: to nearest, ties to even, and what is too large to the largest.
 
-By hand, because Triton's interpreter casts float32 to float8 wrongly (it can lose a factor of two), and a compiled cast
-to float8_e4m3fn needs sm_89. Adding and shifting bits is the same everywhere, and as exact as torch's casts.
+A GPU casts to float8 so, from sm_89 on. Elsewhere it is done by hand, on bits: earlier GPUs have no float8_e4m3fn, and
+Triton's interpreter casts float32 to float8 wrongly (it can lose a factor of two). The results are the same.
 """
 
 # Triton kernels are untyped by nature; the launchers are not.
@@ -11,19 +11,30 @@ import torch
 import triton
 import triton.language as tl
 
+from kernels import launch
+
 # How an 8-bit number is made up: bits of mantissa, and bias of the exponent. Integers have neither.
 FORMATS = {torch.int8: (0, 0), torch.float8_e4m3fn: (3, 7), torch.float8_e5m2: (2, 15)}
+TRITON_TYPE = {torch.float8_e4m3fn: tl.float8e4nv, torch.float8_e5m2: tl.float8e5}
+
+
+def cast_of(dtype: torch.dtype) -> tl.dtype | None:
+    """Return Triton's name of a float8 that this machine casts to as it should; None for what is rounded by hand."""
+    rounds = launch.COMPILED and torch.cuda.get_device_capability() >= (8, 9)
+    return TRITON_TYPE.get(dtype) if rounds else None
 
 
 @triton.jit
-def to_eight_bits(x, LARGEST: tl.constexpr, MANTISSA: tl.constexpr, BIAS: tl.constexpr):
+def to_eight_bits(x, LARGEST: tl.constexpr, MANTISSA: tl.constexpr, BIAS: tl.constexpr, CAST: tl.constexpr):
     """Return the bits, uint8, of float32 numbers in an 8-bit format; a NaN stays one in float8, and is 0 in int8."""
-    size = tl.minimum(tl.abs(x), LARGEST)
+    if CAST is not None:
+        return x.to(CAST).to(tl.uint8, bitcast=True)
     if MANTISSA == 0:
+        limited = tl.where(x == x, tl.maximum(tl.minimum(x, LARGEST), -LARGEST), 0.0)
         # 1.5 * 2^23 more leaves no room for fractions: the sum is rounded, and its low bits are the integer.
-        shifted = tl.where(x < 0.0, -size, size) + 12582912.0
-        bits = tl.where(x == x, shifted.to(tl.int32, bitcast=True) - 0x4B400000, 0)
+        bits = (limited + 12582912.0).to(tl.int32, bitcast=True)
     else:
+        size = tl.minimum(tl.abs(x), LARGEST)
         # The float32's own bits, cut after MANTISSA bits of its mantissa: half of the last bit kept, less 1 unless that
         # is odd, carries where it has to be rounded up, into the exponent too.
         SHIFT: tl.constexpr = 23 - MANTISSA
@@ -46,7 +57,9 @@ def scale_of(x, LARGEST: tl.constexpr):
 
     Rows of zeros, or of numbers too small to have a scale, get 1. A NaN or inf gives inf: all of its row reads as NaN.
     """
-    largest = tl.max(tl.where(x == x, tl.abs(x), float("inf")), 1)[:, None]
+    # Sizes compare like their bits, and a NaN above inf, which it then is.
+    largest = tl.minimum(tl.max(x.to(tl.int32, bitcast=True) & 0x7FFFFFFF, 1), 0x7F800000)
+    largest = largest.to(tl.float32, bitcast=True)[:, None]
     scale = tl.div_rn(largest, tl.full(largest.shape, LARGEST, tl.float32))
     # The smallest float32 that keeps all its bits.
     return tl.where(scale >= 1.1754943508222875e-38, scale, 1.0)

@@ -13,13 +13,22 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels import check_moves, launch
-from kernels.quantize import FORMATS, scale_of, to_eight_bits
+from kernels import check_moves, launch, quantize
+from kernels.quantize import scale_of, to_eight_bits
 from kernels.reference import LARGEST
 
 
 @triton.jit
-def stored(x, scale, real, LARGEST: tl.constexpr, MANTISSA: tl.constexpr, BIAS: tl.constexpr, WRITES: tl.constexpr):
+def stored(
+    x,
+    scale,
+    real,
+    LARGEST: tl.constexpr,
+    MANTISSA: tl.constexpr,
+    BIAS: tl.constexpr,
+    CAST: tl.constexpr,
+    WRITES: tl.constexpr,
+):
     """Return what a cache keeps of x [rows, dims], given where the scales of the rows lie, or None for 1."""
     if LARGEST is None:
         kept = x
@@ -32,7 +41,7 @@ def stored(x, scale, real, LARGEST: tl.constexpr, MANTISSA: tl.constexpr, BIAS: 
             else:
                 by = tl.load(scale, mask=real, other=1.0)
             x = tl.div_rn(x, tl.broadcast_to(by, x.shape))
-        kept = to_eight_bits(x, LARGEST, MANTISSA, BIAS)
+        kept = to_eight_bits(x, LARGEST, MANTISSA, BIAS, CAST)
     return kept
 
 
@@ -74,6 +83,7 @@ def store_kv_kernel(
     LARGEST: tl.constexpr,
     MANTISSA: tl.constexpr,
     BIAS: tl.constexpr,
+    CAST: tl.constexpr,
     K_WRITES: tl.constexpr,
     V_WRITES: tl.constexpr,
 ):
@@ -93,13 +103,13 @@ def store_kv_kernel(
     if v_scale is not None:
         v_scale += block * stride_vsb + offset * stride_vst + head * stride_vsh
 
+    # Both loads before the stores: twice the bytes under way.
     key = tl.load(k + token * stride_kt + head * stride_kh + dim * stride_kd, mask=real, other=0.0)
-    to = block * stride_kcb + offset * stride_kct + head * stride_kch + dim * stride_kcd
-    tl.store(k_cache + to, stored(key, k_scale, slot >= 0, LARGEST, MANTISSA, BIAS, K_WRITES), mask=real)
-
     value = tl.load(v + token * stride_vt + head * stride_vh + dim * stride_vd, mask=real, other=0.0)
+    to = block * stride_kcb + offset * stride_kct + head * stride_kch + dim * stride_kcd
+    tl.store(k_cache + to, stored(key, k_scale, slot >= 0, LARGEST, MANTISSA, BIAS, CAST, K_WRITES), mask=real)
     to = block * stride_vcb + offset * stride_vct + head * stride_vch + dim * stride_vcd
-    tl.store(v_cache + to, stored(value, v_scale, slot >= 0, LARGEST, MANTISSA, BIAS, V_WRITES), mask=real)
+    tl.store(v_cache + to, stored(value, v_scale, slot >= 0, LARGEST, MANTISSA, BIAS, CAST, V_WRITES), mask=real)
 
 
 def scale_strides(scale: Tensor | None) -> tuple[int, ...]:
@@ -142,8 +152,8 @@ def store_kv(
     num_tokens, num_kv_heads, head_dim = k.shape
     if num_tokens == 0:
         return
-    largest = LARGEST.get(k_cache.dtype)
-    mantissa, bias = FORMATS.get(k_cache.dtype, (0, 0))
+    largest, cast = LARGEST.get(k_cache.dtype), quantize.cast_of(k_cache.dtype)
+    mantissa, bias = quantize.FORMATS.get(k_cache.dtype, (0, 0))
     if largest is not None:
         k_cache, v_cache = k_cache.view(torch.uint8), v_cache.view(torch.uint8)
     tile_dim = triton.next_power_of_2(head_dim)
@@ -173,6 +183,7 @@ def store_kv(
             LARGEST=largest,
             MANTISSA=mantissa,
             BIAS=bias,
+            CAST=cast,
             K_WRITES=k_scale is not None and k_scale.ndim == 3,
             V_WRITES=v_scale is not None and v_scale.ndim == 3,
         )

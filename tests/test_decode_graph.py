@@ -9,6 +9,12 @@ from pagedviz.runtime import decode_graph
 from pagedviz.runtime.decode_graph import DecodeGraph, DecodeGraphs
 from tests.kernel_cases import DTYPES, Shape, assert_near, assert_same_bits, make_batch, on_gpu, quantize, randn
 
+
+@pytest.fixture(autouse=True)
+def captured_at_the_second_call(monkeypatch):
+    monkeypatch.setattr(decode_graph, "EAGER_CALLS", 1)
+
+
 SHAPE = Shape(lens=(130, 0, 77, 6), head_dim=64, block_size=16)
 
 

@@ -93,10 +93,10 @@ def compile_all(dtype):
         {"NUM_KV_HEADS": 8, "HEAD_DIM": 128, "BLOCK_SIZE": 16, "TILE_ROWS": 8, "TILE_DIM": 128},
         {"NUM_KV_HEADS": 1, "HEAD_DIM": 1, "BLOCK_SIZE": 3, "TILE_ROWS": 1024, "TILE_DIM": 1},
     ]
-    as_it_is = {"LARGEST": None, "MANTISSA": 0, "BIAS": 0, "K_WRITES": False, "V_WRITES": False}
+    as_it_is = {"LARGEST": None, "MANTISSA": 0, "BIAS": 0, "CAST": None, "K_WRITES": False, "V_WRITES": False}
     as_it_is |= {"k_scale": None, "v_scale": None}
-    e4m3 = {"LARGEST": 448.0, "MANTISSA": 3, "BIAS": 7, "K_WRITES": True, "V_WRITES": False}
-    int8 = {"LARGEST": 127.0, "MANTISSA": 0, "BIAS": 0, "K_WRITES": False, "V_WRITES": True}
+    e4m3 = {"LARGEST": 448.0, "MANTISSA": 3, "BIAS": 7, "CAST": tl.float8e4nv, "K_WRITES": True, "V_WRITES": False}
+    int8 = {"LARGEST": 127.0, "MANTISSA": 0, "BIAS": 0, "CAST": None, "K_WRITES": False, "V_WRITES": True}
     narrow = [constants | form for constants, form in zip(store, (e4m3, int8), strict=True)]
     store = [constants | as_it_is for constants in store]
     move = [

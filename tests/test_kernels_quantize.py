@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import kernels
-from kernels import reference
+from kernels import quantize, reference
 from kernels.checks import EIGHT_BITS
 from tests.kernel_cases import DTYPES, INF, NAN, Batch, assert_near, assert_same_bits, ids, on_gpu, randn
 
@@ -198,8 +198,11 @@ def test_kernel_and_reference_agree_over_the_wide_matrix(dtype, head_dim):
 
 
 @on_gpu
-def test_any_bits_of_a_float_are_rounded_as_torch_rounds_them():
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_any_bits_of_a_float_are_rounded_as_torch_rounds_them(by_hand, monkeypatch):
     """Sixteen million float32, drawn by their bits: NaNs, infinities and subnormals among them."""
+    if by_hand:
+        monkeypatch.setattr(quantize, "cast_of", lambda dtype: None)
     bits = torch.randint(-(2**31), 2**31, (1 << 17, 1, 128), dtype=torch.int64, device="cuda")
     numbers = bits.to(torch.int32).view(torch.float32)
     slots = torch.arange(len(numbers), device="cuda")

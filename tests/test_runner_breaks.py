@@ -366,6 +366,7 @@ def test_slots_left_unpoisoned_are_named(monkeypatch, left_by):
         k = self.k.clone()
         apply(self, event)
         if isinstance(event, left_by):
+            self.claim([event.block])
             self.k[:, event.block] = k[:, event.block]
 
     monkeypatch.setattr(KVCache, "apply", leave)
@@ -381,6 +382,7 @@ def test_host_slots_left_behind_by_a_reload_are_named(monkeypatch):
         host_v = self.host_v.clone()
         apply(self, event)
         if event.kind == "BlockReloaded":
+            self.transfers.wait_for_host()
             self.host_v[:] = host_v
 
     monkeypatch.setattr(KVCache, "apply", leave)

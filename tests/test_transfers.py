@@ -10,30 +10,29 @@ import torch
 import kernels
 from pagedviz.engine.events import BlockCopied, BlockFreed, BlockReloaded, BlockSpilled
 from pagedviz.runtime.kv_cache import KVCache
-from pagedviz.runtime.transfers import Transfers, host_blocks
+from pagedviz.runtime.transfers import Transfers
 from pagedviz.scenario import CacheConfig
 from tests.kernel_cases import NAN, assert_same_bits, on_gpu, random_bits
 
-LAYERS, BLOCKS, HOST_BLOCKS, BLOCK = 3, 6, 4, (4, 2, 8)
+SLABS, BLOCKS, HOST_BLOCKS, BLOCK = 3, 6, 4, (4, 2, 8)
 
 
 def make(poison=NAN):
-    """K and V of random bits on the device, nothing on the host."""
-    device = [random_bits(LAYERS, BLOCKS, *BLOCK), random_bits(LAYERS, BLOCKS, *BLOCK).flip(0).contiguous()]
-    return Transfers([(x, host_blocks(HOST_BLOCKS, x, NAN)) for x in device], poison)
+    """Random bits on the device, nothing on the host."""
+    return Transfers(random_bits(SLABS, BLOCKS, *BLOCK), HOST_BLOCKS, poison)
 
 
 def sides(transfers):
-    """What the device and the host hold when everything has arrived, each [2, layers, blocks, ...], on the CPU."""
+    """What the device and the host hold when everything has arrived, [slabs, blocks, ...], on the CPU."""
     transfers.claim()
     transfers.wait_for_host()
-    return torch.stack([x.cpu() for x, _ in transfers.pairs]), torch.stack([x for _, x in transfers.pairs])
+    return transfers.device.cpu().clone(), transfers.host.clone()
 
 
-def hold(stream):
-    """Keep a stream busy for about a tenth of a second."""
+def hold(stream, tenths=1):
+    """Keep a stream busy for about so many tenths of a second."""
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(200_000_000)
+        torch.cuda._sleep(tenths * 200_000_000)
 
 
 def holding_transfers(poison=NAN):
@@ -55,15 +54,15 @@ def holding_compute(poison=NAN):
 # --- what moves ---
 
 
-def test_spill_takes_every_layer_of_every_block_and_leaves_poison_behind():
+def test_spill_takes_every_slab_of_every_block_and_leaves_poison_behind():
     transfers = make()
     before = sides(transfers)[0]
     transfers.spill([5, 1, 2], [3, 0, 2])
     device, host = sides(transfers)
-    assert_same_bits(host[:, :, [3, 0, 2]], before[:, :, [5, 1, 2]])
-    assert host[:, :, 1].isnan().all()
-    assert device[:, :, [5, 1, 2]].isnan().all()
-    assert_same_bits(device[:, :, [0, 3, 4]], before[:, :, [0, 3, 4]])
+    assert_same_bits(host[:, [3, 0, 2]], before[:, [5, 1, 2]])
+    assert host[:, 1].isnan().all()
+    assert device[:, [5, 1, 2]].isnan().all()
+    assert_same_bits(device[:, [0, 3, 4]], before[:, [0, 3, 4]])
 
 
 def test_reload_brings_every_bit_back_to_other_blocks_and_leaves_poison_behind():
@@ -72,10 +71,10 @@ def test_reload_brings_every_bit_back_to_other_blocks_and_leaves_poison_behind()
     transfers.spill([5, 1, 2], [3, 0, 2])
     transfers.reload([0, 3], [5, 4])
     device, host = sides(transfers)
-    assert_same_bits(device[:, :, [5, 4]], before[:, :, [1, 5]])
-    assert_same_bits(device[:, :, [0, 3]], before[:, :, [0, 3]])
-    assert host[:, :, [0, 1, 3]].isnan().all()
-    assert_same_bits(host[:, :, 2], before[:, :, 2])
+    assert_same_bits(device[:, [5, 4]], before[:, [1, 5]])
+    assert_same_bits(device[:, [0, 3]], before[:, [0, 3]])
+    assert host[:, [0, 1, 3]].isnan().all()
+    assert_same_bits(host[:, 2], before[:, 2])
 
 
 def test_without_poison_what_is_left_behind_stays():
@@ -85,15 +84,18 @@ def test_without_poison_what_is_left_behind_stays():
     transfers.reload([3], [0])
     transfers.forget([3])
     device, host = sides(transfers)
-    assert_same_bits(device[:, :, [5, 0]], before[:, :, [5, 5]])
-    assert_same_bits(host[:, :, 3], before[:, :, 5])
+    assert_same_bits(device[:, [5, 0]], before[:, [5, 5]])
+    assert_same_bits(host[:, 3], before[:, 5])
 
 
-def test_layers_of_a_host_block_lie_side_by_side():
-    memory = host_blocks(HOST_BLOCKS, random_bits(LAYERS, BLOCKS, *BLOCK))
-    assert memory.shape == (LAYERS, HOST_BLOCKS, *BLOCK)
-    assert memory[:, 2].is_contiguous()
-    assert memory.is_pinned() == (kernels.device().type == "cuda")
+def test_host_blocks_that_follow_one_another_are_one_copy_and_others_one_each():
+    transfers = make()
+    staging = random_bits(4 * SLABS, *BLOCK)
+    for host_blocks, lengths in (([0, 1, 2, 3], [4]), ([0, 2, 3], [1, 2]), ([1], [1]), ([0, 1, 3], [2, 1]), ([], [])):
+        pairs = list(transfers._side_by_side(host_blocks, staging[: len(host_blocks) * SLABS]))
+        assert [len(memory) // SLABS for memory, _ in pairs] == lengths
+        assert all(memory.is_contiguous() and memory.shape == part.shape for memory, part in pairs)
+    assert transfers.host.is_pinned() == (kernels.device().type == "cuda")
 
 
 # --- what waits for what ---
@@ -104,11 +106,10 @@ def test_a_spilled_block_is_not_overwritten_before_it_was_read():
     transfers, before = holding_transfers(poison=None)
     transfers.spill([2], [1])
     transfers.claim([2])
-    for device, _ in transfers.pairs:
-        device[:, 2] = 7.0
+    transfers.device[:, 2] = 7.0
     device, host = sides(transfers)
-    assert_same_bits(host[:, :, 1], before[:, :, 2])
-    assert (device[:, :, 2] == 7.0).all()
+    assert_same_bits(host[:, 1], before[:, 2])
+    assert (device[:, 2] == 7.0).all()
 
 
 @on_gpu
@@ -116,20 +117,18 @@ def test_a_poisoned_block_that_is_reused_at_once_keeps_what_its_new_owner_wrote(
     transfers, before = holding_transfers()
     transfers.spill([2], [1])
     transfers.claim([2])
-    for device, _ in transfers.pairs:
-        device[:, 2] = 7.0
+    transfers.device[:, 2] = 7.0
     device, host = sides(transfers)
-    assert_same_bits(host[:, :, 1], before[:, :, 2])
-    assert (device[:, :, 2] == 7.0).all()
+    assert_same_bits(host[:, 1], before[:, 2])
+    assert (device[:, 2] == 7.0).all()
 
 
 @on_gpu
 def test_a_spill_waits_for_what_was_written_before():
     transfers, _ = holding_compute()
-    for device, _ in transfers.pairs:
-        device[:, 2] = 7.0
+    transfers.device[:, 2] = 7.0
     transfers.spill([2], [1])
-    assert (sides(transfers)[1][:, :, 1] == 7.0).all()
+    assert (sides(transfers)[1][:, 1] == 7.0).all()
 
 
 @on_gpu
@@ -138,17 +137,17 @@ def test_a_reloaded_block_is_not_read_before_it_has_arrived():
     transfers.spill([2], [1])
     transfers.reload([1], [4])
     transfers.claim([4])
-    read = torch.stack([device[:, 4].clone() for device, _ in transfers.pairs])
-    assert_same_bits(read.cpu(), before[:, :, 2])
+    read = transfers.device[:, 4].clone()
+    assert_same_bits(read.cpu(), before[:, 2])
 
 
 @on_gpu
 def test_a_reload_waits_for_what_still_reads_its_block():
     transfers, before = holding_compute()
-    read = torch.stack([device[:, 4].clone() for device, _ in transfers.pairs])
+    read = transfers.device[:, 4].clone()
     transfers.reload([1], [4])
-    assert_same_bits(read.cpu(), before[:, :, 4])
-    assert sides(transfers)[0][:, :, 4].isnan().all()
+    assert_same_bits(read.cpu(), before[:, 4])
+    assert sides(transfers)[0][:, 4].isnan().all()
 
 
 @on_gpu
@@ -159,8 +158,8 @@ def test_a_host_block_is_neither_poisoned_nor_overwritten_before_it_was_read():
         transfers.reload([1], [4])
         transfers.spill([3], [1])
         device, host = sides(transfers)
-        assert_same_bits(device[:, :, 4], before[:, :, 2])
-        assert_same_bits(host[:, :, 1], before[:, :, 3])
+        assert_same_bits(device[:, 4], before[:, 2])
+        assert_same_bits(host[:, 1], before[:, 3])
 
 
 @on_gpu
@@ -168,7 +167,7 @@ def test_the_cpu_reads_a_host_block_after_it_has_arrived():
     transfers, before = holding_transfers()
     transfers.spill([2], [1])
     transfers.wait_for_host()
-    assert_same_bits(torch.stack([host[:, 1] for _, host in transfers.pairs]), before[:, :, 2])
+    assert_same_bits(transfers.host[:, 1], before[:, 2])
 
 
 @on_gpu
@@ -182,12 +181,13 @@ def test_a_host_block_forgotten_at_once_is_poisoned_after_it_has_arrived():
 @on_gpu
 def test_the_computation_goes_on_with_other_blocks_and_the_cpu_does_not_wait():
     transfers, before = holding_transfers()
+    hold(transfers.stream, tenths=20)
     transfers.spill([2], [1])
     transfers.claim([0, 1, 3, 4, 5])
-    read = transfers.pairs[0][0][:, 3].clone()
+    read = transfers.device[:, 3].clone()
     torch.cuda.current_stream().synchronize()
     assert not transfers.in_flight[2].query()
-    assert_same_bits(read.cpu(), before[0, :, 3])
+    assert_same_bits(read.cpu(), before[:, 3])
 
 
 @on_gpu
@@ -196,10 +196,10 @@ def test_staging_memory_is_not_given_away_while_a_copy_still_uses_it():
     transfers.spill([2, 5], [1, 3])
     transfers.reload([1], [4])
     # Of the sizes of all that the calls made and dropped.
-    junk = [torch.full((blocks * LAYERS, *BLOCK), 9.0, device="cuda") for blocks in (1, 2) * 8]
+    junk = [torch.full((blocks * SLABS, *BLOCK), 9.0, device="cuda") for blocks in (1, 2) * 8]
     device, host = sides(transfers)
-    assert_same_bits(host[:, :, [1, 3]], before[:, :, [2, 5]])
-    assert_same_bits(device[:, :, 4], before[:, :, 2])
+    assert_same_bits(host[:, [1, 3]], before[:, [2, 5]])
+    assert_same_bits(device[:, 4], before[:, 2])
     assert all((x == 9.0).all() for x in junk)
 
 
@@ -207,11 +207,11 @@ def test_staging_memory_is_not_given_away_while_a_copy_still_uses_it():
 def test_caches_freed_in_flight_are_not_given_away_before_the_copy_has_read_them():
     transfers, before = holding_transfers(poison=None)
     transfers.spill([2], [1])
-    stream, host = transfers.stream, [host for _, host in transfers.pairs]
+    stream, host = transfers.stream, transfers.host
     del transfers
-    junk = [torch.full((LAYERS, BLOCKS, *BLOCK), 9.0, device="cuda") for _ in range(8)]
+    junk = [torch.full((SLABS, BLOCKS, *BLOCK), 9.0, device="cuda") for _ in range(8)]
     stream.synchronize()
-    assert_same_bits(torch.stack([x[:, 1] for x in host]), before[:, :, 2])
+    assert_same_bits(host[:, 1], before[:, 2])
     assert all((x == 9.0).all() for x in junk)
 
 

@@ -14,17 +14,21 @@ from torch import Tensor
 import kernels
 
 MOST_GRAPHS = 16  # kept by one run; the one that was not used for longest goes first
+EAGER_CALLS = 10  # of a kind before it is captured: on an H200 a capture costs what 7 to 13 replays save
 
 
 class DecodeGraphs:
-    """Call it like `kernels.paged_decode`: of each kind of call the first is eager, the second captured, then replayed.
+    """Call it like `kernels.paged_decode`: a kind of call is eager at first, and once it has come often, replayed.
 
     A kind is everything but the numbers in q, block_tables and seq_lens: their shapes and dtypes, where the caches and
     scales lie, and the options. Where nothing is compiled every call goes to the kernel.
     """
 
     def __init__(self) -> None:
-        self.seen: OrderedDict[Hashable, DecodeGraph | None] = OrderedDict()
+        # By kind: its graph, or how often it has been called without one.
+        self.seen: OrderedDict[Hashable, DecodeGraph | int] = OrderedDict()
+        # One pool for all: results leave it before the next replay, and two graphs never run at once.
+        self.pool = torch.cuda.graph_pool_handle() if torch.cuda.is_available() else None
 
     def __call__(
         self, q: Tensor, k_cache: Tensor, v_cache: Tensor, block_tables: Tensor, seq_lens: Tensor, **options: Any
@@ -33,14 +37,14 @@ class DecodeGraphs:
             return kernels.paged_decode(q, k_cache, v_cache, block_tables, seq_lens, **options)
         inputs = [(x.shape, x.dtype) for x in (q, block_tables, seq_lens)]
         kind = (*inputs, *map(_place, (k_cache, v_cache, *options.values())), *options)
-        if kind not in self.seen:
-            self.seen[kind] = None
-            if len(self.seen) > MOST_GRAPHS:
-                self.seen.popitem(last=False)
+        graph = self.seen.pop(kind, 0)
+        if isinstance(graph, int) and graph >= EAGER_CALLS:
+            graph = DecodeGraph(self.pool, q, k_cache, v_cache, block_tables, seq_lens, **options)
+        self.seen[kind] = graph + 1 if isinstance(graph, int) else graph
+        if len(self.seen) > MOST_GRAPHS:
+            self.seen.popitem(last=False)
+        if isinstance(graph, int):
             return kernels.paged_decode(q, k_cache, v_cache, block_tables, seq_lens, **options)
-        self.seen.move_to_end(kind)
-        graph = self.seen[kind] or DecodeGraph(q, k_cache, v_cache, block_tables, seq_lens, **options)
-        self.seen[kind] = graph
         return graph.replay(q, block_tables, seq_lens)
 
 
@@ -48,7 +52,14 @@ class DecodeGraph:
     """One captured call. It refers to the caches by address only: a run that closes frees them."""
 
     def __init__(
-        self, q: Tensor, k_cache: Tensor, v_cache: Tensor, block_tables: Tensor, seq_lens: Tensor, **options: Any
+        self,
+        pool: Any,
+        q: Tensor,
+        k_cache: Tensor,
+        v_cache: Tensor,
+        block_tables: Tensor,
+        seq_lens: Tensor,
+        **options: Any,
     ) -> None:
         # Contiguous copies in memory of their own, of the first numbers that come.
         self.inputs = [x.clone(memory_format=torch.contiguous_format) for x in (q, block_tables, seq_lens)]
@@ -64,7 +75,7 @@ class DecodeGraph:
         stream = torch.cuda.Stream(q.device)  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream):
             # Only what this thread does is held to what a capture allows.
-            self.graph.capture_begin(capture_error_mode="thread_local")
+            self.graph.capture_begin(pool=pool, capture_error_mode="thread_local")
             try:
                 self.out = call()
             finally:

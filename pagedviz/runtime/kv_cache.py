@@ -8,7 +8,7 @@ from torch import Tensor
 import kernels
 from pagedviz.engine.events import BlockCopied, BlockFreed, BlockReloaded, BlockSpilled, Event
 from pagedviz.engine.snapshot import Snapshot
-from pagedviz.runtime.transfers import Transfers, host_blocks
+from pagedviz.runtime.transfers import Transfers
 from pagedviz.scenario import CacheConfig
 
 POISON = float("nan")  # what a slot holds that nobody owns: whoever reads it is found out
@@ -21,11 +21,12 @@ class KVCache:
     Spills and reloads go on beside the computation: `claim` device blocks before a kernel reads them."""
 
     def __init__(self, cache: CacheConfig, device: torch.device) -> None:
-        shape = (cache.num_layers, cache.num_blocks, cache.block_size, cache.num_kv_heads, cache.head_dim)
+        block = (cache.block_size, cache.num_kv_heads, cache.head_dim)
+        slabs = torch.full((2 * cache.num_layers, cache.num_blocks, *block), POISON, device=device)
         self.cache, self.device = cache, device
-        self.k, self.v = torch.full(shape, POISON, device=device), torch.full(shape, POISON, device=device)
-        self.host_k, self.host_v = (host_blocks(cache.host_blocks, like, POISON) for like in (self.k, self.v))
-        self.transfers = Transfers(((self.k, self.host_k), (self.v, self.host_v)), POISON)
+        self.transfers = Transfers(slabs, cache.host_blocks, POISON)
+        self.k, self.v = slabs.chunk(2)
+        self.host_k, self.host_v = self.transfers.host.chunk(2)
 
     def claim(self, blocks: Iterable[int]) -> None:
         """Make the computation wait until these blocks are whole on the device: before a kernel reads them."""

@@ -6,7 +6,7 @@ So two rules keep every block whole. Host memory is written by that stream only,
 computation wait for it, and for nothing else (`claim`). On a CPU the same lines do the same work at once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -15,70 +15,62 @@ from torch import Tensor
 import kernels
 
 
-def host_blocks(num_blocks: int, like: Tensor, fill: float = 0.0) -> Tensor:
-    """Make the host's side of a device tensor [num_layers, any, block_size, ...]: the same with num_blocks blocks.
-
-    The layers of one block lie side by side, so that one copy moves them all, and pinned where a GPU is to reach them.
-    """
-    num_layers, _, *block = like.shape
-    memory = torch.full((num_blocks, num_layers, *block), fill, dtype=like.dtype, pin_memory=like.is_cuda)
-    return memory.transpose(0, 1)
-
-
 class Transfers:
-    """Spills and reloads blocks of the same tensors, each [num_layers, num_blocks, block_size, num_kv_heads, head_dim].
+    """Spills and reloads the blocks of `device`, [num_slabs, num_blocks, block_size, num_kv_heads, head_dim].
 
-    `pairs` are contiguous tensors on the device with their side on the host (`host_blocks`). `poison`, if any, fills
-    what a spill leaves behind on the device and a reload on the host. A call serves the stream that is current then.
+    A slab is K or V of one layer: a block is moved in all slabs at once. `host` is the same on the host, with
+    num_host_blocks blocks, all slabs of a block side by side, and pinned where a GPU is to reach it. `poison`, if any,
+    fills it at first, then what a spill leaves behind on the device and a reload on the host. A call serves the stream
+    that is current when it is made.
     """
 
-    def __init__(self, pairs: Sequence[tuple[Tensor, Tensor]], poison: float | None = None) -> None:
-        self.pairs, self.poison = pairs, poison
-        self.device = pairs[0][0].device
-        self.stream: torch.cuda.Stream | None = (
-            torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
-        )
+    def __init__(self, device: Tensor, num_host_blocks: int, poison: float | None = None) -> None:
+        num_slabs, _, *block = device.shape
+        memory = torch.zeros(num_host_blocks, num_slabs, *block, dtype=device.dtype, pin_memory=device.is_cuda)
+        if poison is not None:
+            memory.fill_(poison)
+        self.device, self.host, self.poison = device, memory.transpose(0, 1), poison
+        self.stream: torch.cuda.Stream | None = None
         self.in_flight: dict[int, torch.cuda.Event] = {}
-        if self.stream is not None:
-            for device, _ in pairs:
-                # Freed while the stream still works on it, the memory is not given away before the stream is done.
-                device.record_stream(self.stream)
+        if device.is_cuda:
+            self.stream = torch.cuda.Stream(device.device)  # type: ignore[no-untyped-call]
+            # Freed while the stream still works on it, the memory is not given away before the stream is done.
+            device.record_stream(self.stream)
 
-    def spill(self, blocks: Sequence[int], host: Sequence[int]) -> None:
-        """Take each block of every layer to a host block. The blocks are free again when they have been gathered."""
+    def spill(self, blocks: Sequence[int], host_blocks: Sequence[int]) -> None:
+        """Take each block to a host block. The blocks are free again as soon as they have been gathered."""
         with self._beside():
-            packed = [kernels.gather_blocks(_flat(device), self._rows(blocks)) for device, _ in self.pairs]
+            pairs = sorted(zip(host_blocks, blocks, strict=True))
+            packed = kernels.gather_blocks(self._flat(), self._rows([block for _, block in pairs]))
             if self.poison is not None:
-                for device, _ in self.pairs:
-                    for block in blocks:
-                        device[:, block] = self.poison
+                for block in blocks:
+                    self.device[:, block] = self.poison
             self._mark(blocks)
-            for (_, memory), values in zip(self.pairs, packed, strict=True):
-                for host_block, layers in zip(host, values.chunk(len(blocks)), strict=True):
-                    memory[:, host_block].copy_(layers, non_blocking=True)
+            for memory, part in self._side_by_side([block for block, _ in pairs], packed):
+                memory.copy_(part, non_blocking=True)
 
-    def reload(self, host: Sequence[int], blocks: Sequence[int]) -> None:
-        """Bring each host block back into a block of every layer. The next spill may overwrite the host blocks."""
+    def reload(self, host_blocks: Sequence[int], blocks: Sequence[int]) -> None:
+        """Bring each host block back into a block. The next spill may overwrite the host blocks."""
         with self._beside():
-            for device, memory in self.pairs:
-                packed = torch.empty(len(blocks), *memory[:, 0].shape, dtype=device.dtype, device=self.device)
-                for host_block, layers in zip(host, packed, strict=True):
-                    layers.copy_(memory[:, host_block], non_blocking=True)
-                kernels.scatter_blocks(_flat(device), self._rows(blocks), packed.flatten(0, 1))
+            pairs = sorted(zip(host_blocks, blocks, strict=True))
+            packed = self.device.new_empty(len(blocks) * len(self.device), *self.device.shape[2:])
+            for memory, part in self._side_by_side([block for block, _ in pairs], packed):
+                part.copy_(memory, non_blocking=True)
+            kernels.scatter_blocks(self._flat(), self._rows([block for _, block in pairs]), packed)
             self._mark(blocks)
-            self._poison_host(host)
+            self._poison_host(host_blocks)
 
-    def forget(self, host: Sequence[int]) -> None:
+    def forget(self, host_blocks: Sequence[int]) -> None:
         """Poison host blocks that nobody owns any more, after whatever still copies from or to them."""
         with self._beside():
-            self._poison_host(host)
+            self._poison_host(host_blocks)
 
     def claim(self, blocks: Iterable[int] | None = None) -> None:
         """Make the current stream wait until these blocks (None: all) have left or arrived; the CPU does not wait."""
-        for block in list(self.in_flight if blocks is None else blocks):
+        for block in list(self.in_flight) if blocks is None else blocks:
             event = self.in_flight.pop(block, None)
             if event is not None:
-                torch.cuda.current_stream(self.device).wait_event(event)
+                torch.cuda.current_stream(self.device.device).wait_event(event)
 
     def wait_for_host(self) -> None:
         """Make the CPU wait until host memory is as it should be: before it reads any of it."""
@@ -92,28 +84,34 @@ class Transfers:
         """
         if self.stream is None:
             return nullcontext()
-        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        self.stream.wait_stream(torch.cuda.current_stream(self.device.device))
         return torch.cuda.stream(self.stream)
 
     def _mark(self, blocks: Sequence[int]) -> None:
         if self.stream is not None:
             self.in_flight |= dict.fromkeys(blocks, self.stream.record_event())
 
-    def _poison_host(self, host: Sequence[int]) -> None:
-        if self.poison is None:
-            return
-        for _, memory in self.pairs:
+    def _poison_host(self, host_blocks: Sequence[int]) -> None:
+        if self.poison is not None:
             # On the stream, not by the CPU, which would have to wait for the copies before it.
-            poison = torch.full_like(memory[:, 0], self.poison, device=self.device)
-            for host_block in host:
-                memory[:, host_block].copy_(poison, non_blocking=True)
+            poison = torch.full_like(self.device[:, 0], self.poison)
+            for block in host_blocks:
+                self.host[:, block].copy_(poison, non_blocking=True)
 
-    def _rows(self, blocks: Sequence[int]) -> list[int]:
-        """Ids of the blocks in all layers, in a tensor whose layers follow one another: block by block."""
-        num_layers, num_blocks = self.pairs[0][0].shape[:2]
-        return [layer * num_blocks + block for block in blocks for layer in range(num_layers)]
+    def _flat(self) -> Tensor:
+        """All slabs as one cache, whose blocks `_rows` names."""
+        return self.device.view(-1, *self.device.shape[2:])
 
+    def _rows(self, blocks: Sequence[int]) -> Tensor:
+        """Ids in the flat cache: block by block, each in all slabs."""
+        num_slabs, num_blocks = self.device.shape[:2]
+        return (torch.tensor(blocks, dtype=torch.int64)[:, None] + torch.arange(num_slabs) * num_blocks).flatten()
 
-def _flat(device: Tensor) -> Tensor:
-    """All layers as one cache."""
-    return device.view(-1, *device.shape[2:])
+    def _side_by_side(self, host_blocks: Sequence[int], packed: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Host memory and its part of the staging buffer: one pair for all host blocks that follow one another."""
+        num_slabs, start = len(self.device), 0
+        for stop in range(1, len(host_blocks) + 1):
+            if stop == len(host_blocks) or host_blocks[stop] != host_blocks[stop - 1] + 1:
+                memory = self.host.transpose(0, 1)[host_blocks[start] : host_blocks[stop - 1] + 1]
+                yield memory.flatten(0, 1), packed[start * num_slabs : stop * num_slabs]
+                start = stop
