@@ -225,9 +225,9 @@ def test_gather_refuses_an_out_of_another_shape_or_dtype():
 
 
 def test_offsets_past_two_billion_elements_do_not_wrap(tmp_path):
-    """Block 69,999 of 32,768 elements lies 2.29 billion elements in, and its id is past 65,535."""
-    memory = sparse_memory(tmp_path, 70_000 * 32_768)
-    size, strides = (70_000, 2, 2, 8), (32_768, 16, 8, 1)
+    """Block 69,999 of 32,769 elements lies 2.29 billion in, and its id is past 65,535. Odd, so moved one by one."""
+    memory = sparse_memory(tmp_path, 70_000 * 32_769)
+    size, strides = (70_000, 2, 2, 8), (32_769, 16, 8, 1)
     k_cache, v_cache = memory.as_strided(size, strides), memory[64:].as_strided(size, strides)
     k_cache[69_999], v_cache[69_999] = random_bits(2, 2, 2, 8, dtype=torch.float16)
     kernels.copy_blocks(k_cache, v_cache, [69_999], [66_000])
@@ -237,6 +237,17 @@ def test_offsets_past_two_billion_elements_do_not_wrap(tmp_path):
     assert_same_bits(packed[0], v_cache[69_999])
     kernels.scatter_blocks(v_cache, [69_000], packed)
     assert_same_bits(v_cache[69_000], v_cache[69_999])
+
+
+def test_packed_blocks_past_two_billion_elements_do_not_wrap(tmp_path):
+    far = sparse_memory(tmp_path, 2_200_000_100).as_strided((3, 2, 2, 8), (1_100_000_001, 16, 8, 1))
+    cache, _ = two_caches(block_size=2, dtype=torch.float16)
+    before = cache.clone()
+    kernels.gather_blocks(cache, [5, 0, 3], out=far)
+    assert_same_bits(far[2], before[3])
+    cache.zero_()
+    kernels.scatter_blocks(cache, [5, 0, 3], far)
+    assert_same_bits(cache[[5, 0, 3]], before[[5, 0, 3]])
 
 
 @on_gpu

@@ -11,8 +11,9 @@ import kernels
 from pagedviz.engine.events import BlockCopied, BlockFreed, BlockReloaded, BlockSpilled
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.transfers import Transfers
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario import Add, CacheConfig, Reload, Spill
 from tests.kernel_cases import NAN, assert_same_bits, on_gpu, random_bits
+from tests.runner_cases import Played
 
 SLABS, BLOCKS, HOST_BLOCKS, BLOCK = 3, 6, 4, (4, 2, 8)
 
@@ -303,3 +304,13 @@ def test_a_block_is_read_at_once_wherever_it_is(where):
     assert k.shape == v.shape == (2, 3, 2, 8)
     assert (k == 3).all()
     assert (v == -3).all()
+
+
+@on_gpu
+def test_a_run_attends_to_a_reloaded_block_when_it_has_arrived():
+    played = Played(Add("A", ("a",)), Spill("A"))
+    torch.cuda.synchronize()
+    hold(played.runner.kv.transfers.stream)
+    played.play(Reload("A"))
+    assert [check.compared for check in played.checks][-1] == 1
+    assert all(check.ok for check in played.checks)
