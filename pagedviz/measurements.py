@@ -5,7 +5,7 @@
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,30 @@ def contestants(rows: Iterable[Row]) -> list[str]:
 def cases(rows: Iterable[Row]) -> list[str]:
     """What was run, in the order of the rows."""
     return list(dict.fromkeys(row.case for row in rows))
+
+
+def text_table(rows: Sequence[Row]) -> list[list[str]]:
+    """Cases down, contestants across, who ran nothing left out; the first line is the head.
+
+    A cell is the time, in brackets its ratio to this project's in the same case, and the rate; the fastest is bold.
+    """
+    ran = [row for row in rows if row.microseconds is not None]
+    who = contestants(ran)
+    table = [["case", *who]]
+    for case in cases(rows):
+        here = {row.who: row for row in ran if row.case == case}
+        fastest = min((row.microseconds or 0 for row in here.values()), default=0)
+        ours = here[OURS].microseconds if OURS in here else None
+        table.append([case, *(_cell(here.get(name), ours, fastest if len(here) > 1 else 0) for name in who)])
+    return table
+
+
+def _cell(row: Row | None, ours: float | None, fastest: float) -> str:
+    if row is None or row.microseconds is None:
+        return "–"
+    ratio = f" ({row.microseconds / ours:.2f}×)" if ours and row.who != OURS else ""
+    said = f"{row.microseconds:,.1f} µs{ratio}, {row.rate:,.0f} {row.unit}"
+    return f"**{said}**" if row.microseconds == fastest else said
 
 
 def _row(data: dict[str, Any]) -> Row:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pagedviz import measurements
-from pagedviz.measurements import BadMeasurements, load, parse
+from pagedviz.measurements import BadMeasurements, load, parse, text_table
 from tests.measurement_cases import absent, row
 from tests.measurement_cases import measurements as made
 
@@ -61,3 +61,12 @@ def test_order_of_cases_and_contestants_is_the_rows():
     assert measurements.cases(SOME.rows) == ["A", "B"]
     assert measurements.contestants(SOME.rows) == ["pagedviz", "Other"]
     assert row("GQA 8 × 8k, block_size 16").shape == "GQA 8 × 8k"
+
+
+def test_table_has_ratios_to_this_project_the_fastest_in_bold_and_no_column_for_who_ran_nothing():
+    rows = [row("A", rate=200.0), row("A", "Other", 80.0, microseconds=12.5), absent("A", "Third", "not installed")]
+    assert text_table([*rows, absent("B", "Other", "has no B"), row("B", rate=7.0)]) == [
+        ["case", "pagedviz", "Other"],
+        ["A", "**5.0 µs, 200 GB/s**", "12.5 µs (2.50×), 80 GB/s"],
+        ["B", "5.0 µs, 7 GB/s", "–"],
+    ]

@@ -7,7 +7,7 @@ import streamlit as st
 
 from pagedviz import measurements
 from pagedviz.figures.kernel_bandwidth import bandwidth_by_block_size, rate_by_case
-from pagedviz.measurements import OURS, BadMeasurements, Measurements, Row
+from pagedviz.measurements import BadMeasurements, Measurements, Row
 from pagedviz.ui.address import plain
 
 HOW = (
@@ -22,9 +22,12 @@ HERE = (
     "tables and writes `benchmarks/measured.json`, which this page then shows. Kernels by others take part if they are "
     'installed: `.venv/bin/pip install flashinfer-python`, `.venv/bin/pip install "jax[cuda13]"`.'
 )
+# On a narrow screen a wide table scrolls by itself, not the page with it.
+STYLE = "<style>[data-testid=stMarkdownContainer]:has(> table) { overflow-x: auto; }</style>"
 
 
 def show() -> None:
+    st.html(STYLE)
     st.title("Speed", anchor=False)
     found = _found()
     st.markdown(HERE)
@@ -71,15 +74,11 @@ def _by_block_size(found: Measurements, rows: Sequence[Row]) -> None:
 
 
 def _table(rows: Sequence[Row]) -> None:
-    """Cases down, contestants across, as text, the fastest of a case in bold; below it, who is missing and why."""
+    """All numbers as text; below it, who is missing and why, and who was timed otherwise."""
     cases = measurements.cases(rows)
-    who = [name for name in measurements.contestants(rows) if any(row.who == name and not row.reason for row in rows)]
-    lines = ["| case | " + " | ".join(who) + " |", "|---|" + "---:|" * len(who)]
-    for case in cases:
-        ran = {row.who: row.microseconds for row in rows if row.case == case and row.microseconds}
-        cells = {row.who: _cell(row, ran) for row in rows if row.case == case and row.who in ran}
-        lines.append(f"| {_unbroken(case)} | " + " | ".join(cells.get(name, "–") for name in who) + " |")
-    st.markdown("\n".join(lines))
+    head, *lines = measurements.text_table(rows)
+    ruled = [head, ["---", *("---:" for _ in head[1:])], *([_unbroken(cell) for cell in line] for line in lines)]
+    st.markdown("\n".join(f"| {' | '.join(line)} |" for line in ruled))
     notes: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row.reason:
@@ -92,14 +91,6 @@ def _table(rows: Sequence[Row]) -> None:
         said.append(f"{name}, {'every case' if len(where) == len(cases) else few}: {plain(note)}.")
     if said:
         st.caption("  \n".join(said))
-
-
-def _cell(row: Row, ran: dict[str, float]) -> str:
-    """Time, in brackets its ratio to this project's, and rate."""
-    ours, mine = ran.get(OURS), ran[row.who]
-    ratio = f" ({mine / ours:.2f}×)" if ours and row.who != OURS else ""
-    said = _unbroken(f"{mine:,.1f} µs{ratio}, {row.rate:,.0f} {row.unit}")
-    return f"**{said}**" if mine == min(ran.values()) and len(ran) > 1 else said
 
 
 def _unbroken(text: str) -> str:
