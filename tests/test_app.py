@@ -1,13 +1,17 @@
 """The pages without a browser: what they say, and that no press of a button ends in an error."""
 
+import re
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 testing = pytest.importorskip("streamlit.testing.v1", reason="streamlit is not installed")
 
-from pagedviz import lesson  # noqa: E402
+from pagedviz import lesson, measurements  # noqa: E402
 from pagedviz.ui import address  # noqa: E402
+from tests.measurement_cases import absent, row  # noqa: E402
+from tests.measurement_cases import measurements as made  # noqa: E402
 
 APP = Path(__file__).parent.parent / "app.py"
 
@@ -113,3 +117,32 @@ def test_heads_that_do_not_divide_are_refused_and_another_cache_plays_the_same_o
     heads["block_size, tokens (1 to 256)"].set_value(2)
     press(app, "Apply")
     assert held(app).cache.block_size == 2
+
+
+def spoken(app):
+    """All that a page says in Markdown and HTML, tags and unbreakable spaces aside."""
+    said = [each.value for each in app.markdown] + [each.proto.body for each in app.get("html")]
+    return unescape(re.sub(r"<[^>]+>", "|", "\n".join(said))).replace("\u00a0", " ")
+
+
+def test_speed_says_where_it_was_measured_shows_every_number_as_text_and_why_one_is_missing(monkeypatch, tmp_path):
+    sweep = [row("GQA, block_size 8", rate=123.0, table="block size", block_size=8)]
+    found = made(row("A", rate=4321.0), row("A", "Other", 8.0), absent("A", "Third", "not installed"), *sweep)
+    monkeypatch.setattr(measurements, "MEASURED", tmp_path / "measured.json")
+    measurements.MEASURED.write_text(found.to_text(), encoding="utf-8")
+    app = shown(page="speed")
+    said = spoken(app)
+    for wanted in ("**Measured on this machine: Some GPU, 2026-01-02.**", "`make bench`", "4,321 GB/s", "123 GB/s"):
+        assert wanted in said
+    assert "5.0 µs (1.00×), 8 GB/s" in said
+    assert "Third, every case: not installed." in app.caption[0].value
+
+
+def test_measurements_that_cannot_be_read_are_a_sentence_and_the_recorded_ones_are_shown(monkeypatch, tmp_path):
+    monkeypatch.setattr(measurements, "MEASURED", tmp_path / "measured.json")
+    monkeypatch.setattr(measurements, "RECORDED", tmp_path / "recorded.json")
+    measurements.MEASURED.write_text('{"pagedviz_benchmark": 99}', encoding="utf-8")
+    measurements.RECORDED.write_text(made(row("A")).to_text(), encoding="utf-8")
+    app = shown(page="speed")
+    assert app.warning[0].value == "measured.json has version 99, and this reads version 1; make bench writes it anew."
+    assert "**Recorded on one Some GPU" in spoken(app)
