@@ -13,6 +13,8 @@ a kernel that does not look at them is compiled without a trace of that.
 import triton
 import triton.language as tl
 
+from kernels.widen import widen
+
 
 @triton.jit
 def load(pointers, mask, MASKED: tl.constexpr):
@@ -56,7 +58,8 @@ def attend_tile(
     # Neither K nor V is read from a slot that is not ours: zero times the NaN that may lie there would be NaN.
     real = mine[:, None] & real_dim
 
-    key = load(keys + (block * stride_kb + offset * stride_kt)[:, None], real, MASKED or PADDED).to(query.dtype)
+    key = load(keys + (block * stride_kb + offset * stride_kt)[:, None], real, MASKED or PADDED)
+    key = widen(key, query.dtype, IN_PLACE=False)
     score = tl.dot(query, tl.trans(key), input_precision="ieee") * score_scale[:, None]
     if k_scale is not None:
         score = score * load(k_scale + block * stride_ksb + offset * stride_kst, mine, MASKED)[None, :]
@@ -72,7 +75,8 @@ def attend_tile(
     running_sum = running_sum * shrink + tl.sum(weight, 1)
     acc = acc * shrink[:, None]
 
-    value = load(values + (block * stride_vb + offset * stride_vt)[:, None], real, MASKED or PADDED).to(query.dtype)
+    value = load(values + (block * stride_vb + offset * stride_vt)[:, None], real, MASKED or PADDED)
+    value = widen(value, query.dtype, IN_PLACE=True)
     if v_scale is not None:
         scale = load(v_scale + block * stride_vsb + offset * stride_vst, mine, MASKED)
         # The tile's largest scale is set aside, so that half-precision weights neither vanish nor overflow.

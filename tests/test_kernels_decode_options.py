@@ -118,19 +118,31 @@ def test_queries_beyond_half_precision_neither_vanish_nor_overflow():
         batch.q /= size
 
 
-@pytest.mark.parametrize("eight_bits", EIGHT_BITS[1:], ids=str)
-def test_every_float8_number_is_read_right(eight_bits):
+def check_every_number(eight_bits, dtype):
     """One token of each of the 256 bit patterns, NaN and infinities too, by a query that attends to it alone."""
     bits = torch.arange(256, dtype=torch.uint8).view(16, 16, 1, 1).to(kernels.device())
     v_cache = bits.view(eight_bits)
     k_cache = torch.zeros_like(bits).view(eight_bits)
-    q = torch.ones(256, 1, 1, device=kernels.device())
+    q = torch.ones(256, 1, 1, device=kernels.device(), dtype=dtype)
     slots = torch.arange(256, device=kernels.device())
     # Window 1 over a sequence that ends at the token: its value comes back untouched.
     table = (slots // 16)[:, None].expand(256, 1)
-    out = kernels.paged_decode(q, k_cache, v_cache, table, slots % 16 + 1, window=1)
-    expected = v_cache.flatten().float()
+    ones = {name: torch.ones(1, device=kernels.device()) for name in ("k_scale", "v_scale")}
+    out = kernels.paged_decode(q, k_cache, v_cache, table, slots % 16 + 1, window=1, **ones)
+    expected = v_cache.flatten().to(dtype)
     torch.testing.assert_close(out.flatten(), expected, equal_nan=True, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("eight_bits", EIGHT_BITS, ids=str)
+def test_every_eight_bit_number_is_read_right(eight_bits):
+    check_every_number(eight_bits, torch.float32)
+
+
+@on_gpu
+@pytest.mark.parametrize("eight_bits", EIGHT_BITS, ids=str)
+def test_every_eight_bit_number_is_widened_right(eight_bits):
+    """The same through a dot of float16, for which the kernel widens with instructions of its own."""
+    check_every_number(eight_bits, torch.float16)
 
 
 @on_gpu
