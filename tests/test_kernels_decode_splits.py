@@ -111,12 +111,18 @@ def test_one_block_a_tile_is_never_split(monkeypatch):
 
 
 def test_plan_is_made_of_shapes_alone():
-    """The docstring's example, then its limits: a split has two tiles at least, and a wide batch has no splits."""
-    assert decode_plan.plan(8, 8, 16, 128, 2, 8192).num_splits == 8
+    """The docstring's example, then its limits: a split has two tiles at least, and full waves need no splits."""
+    assert decode_plan.plan(8, 8, 16, 128, 2, 8192).num_splits == 4
     assert decode_plan.plan(1, 1, 16, 128, 2, 10**6).num_splits == decode_plan.MOST_SPLITS
     assert decode_plan.plan(1, 8, 16, 128, 2, 4 * 64).num_splits == 2
     assert decode_plan.plan(1, 8, 16, 128, 2, 0).num_splits == 1
-    assert decode_plan.plan(600, 1, 16, 128, 2, 8192).num_splits == 1
+    assert decode_plan.plan(512, 1, 16, 128, 2, 8192).num_splits == 1
+    assert decode_plan.plan(256, 8, 16, 128, 2, 1024).num_splits == 1
+
+
+def test_plan_splits_a_batch_that_would_leave_most_of_its_second_wave_empty():
+    """640 programs in 528 slots are two waves of 64 tiles; split in four, they are five waves of 16."""
+    assert decode_plan.plan(80, 8, 16, 128, 2, 4096).num_splits == 4
 
 
 @on_gpu
