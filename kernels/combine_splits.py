@@ -25,7 +25,11 @@ def combine_splits_kernel(
     HEAD_DIM: tl.constexpr,
     TILE_SPLITS: tl.constexpr,
     TILE_DIM: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    # Started while the splits' last programs end: what they write is there after this line.
+    if OVERLAP:
+        tl.extra.cuda.gdc_wait()
     seq = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     dim = tl.program_id(2) * TILE_DIM + tl.arange(0, TILE_DIM)
@@ -57,6 +61,7 @@ def combine_splits(out: Tensor, partial: Tensor, lse: Tensor) -> None:
     """
     num_seqs, num_splits, num_heads, head_dim = partial.shape
     tile_dim = min(64, triton.next_power_of_2(head_dim))
+    overlap = launch.can_overlap(out)
     with launch.launching(out):
         combine_splits_kernel[num_seqs, num_heads, triton.cdiv(head_dim, tile_dim)](
             out,
@@ -67,4 +72,6 @@ def combine_splits(out: Tensor, partial: Tensor, lse: Tensor) -> None:
             HEAD_DIM=head_dim,
             TILE_SPLITS=triton.next_power_of_2(num_splits),
             TILE_DIM=tile_dim,
+            OVERLAP=overlap,
+            launch_pdl=overlap,
         )

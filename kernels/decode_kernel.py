@@ -68,12 +68,15 @@ def paged_decode_kernel(
     NARROW_Q: tl.constexpr,
     SOFTCAP: tl.constexpr,
     MASK_ALL: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     # Offsets are int64 throughout: an id times a stride passes 2^31 elements in any large pool.
-    seq = tl.program_id(0).to(tl.int64)
-    kv_head = tl.program_id(1).to(tl.int64)
-    split = tl.program_id(2)
-    num_splits = tl.num_programs(2)
+    # KV heads are neighbours in memory, so programs that run at the same time are neighbours too.
+    num_kv_heads: tl.constexpr = NUM_HEADS // HEADS_PER_KV
+    seq = tl.program_id(0).to(tl.int64) // num_kv_heads
+    kv_head = tl.program_id(0).to(tl.int64) % num_kv_heads
+    split = tl.program_id(1)
+    num_splits = tl.num_programs(1)
     dim = tl.arange(0, TILE_DIM).to(tl.int64)[None, :]
     lane = tl.arange(0, TILE_LANES)
 
@@ -181,13 +184,15 @@ def paged_decode_kernel(
         )
         if lens is not None:
             turn = (first - whole_until) // TILE_TOKENS
-            of_kv_head = ((seq * tl.num_programs(1) + kv_head) * num_splits + split) * max_turns + turn
+            of_kv_head = ((seq * num_kv_heads + kv_head) * num_splits + split) * max_turns + turn
             of_head = ((seq * NUM_HEADS + head) * num_splits + split) * max_turns + turn
             real_head = row < HEADS_PER_KV
             report_turn(
                 lens, of_kv_head, of_head, real_head, token, mine, block, score, running_max, running_sum, acc, HEAD_DIM
             )
 
+    if OVERLAP:
+        tl.extra.cuda.gdc_launch_dependents()
     # Without a token nothing was summed: 0 / 1 gives the zeros that 0 / 0 would not, and lse stays -inf.
     running_sum = tl.where(stop > start, running_sum, 1.0)
     acc = acc / running_sum[:, None]

@@ -75,7 +75,7 @@ def launch_decode(
     scale = head_dim**-0.5 if scale is None else scale
     score_scale = scale * math.log2(math.e) * (2.0 / softcap if softcap else 1.0)
     with launch.launching(q):
-        paged_decode_kernel[num_seqs, num_kv_heads, plan.num_splits](
+        paged_decode_kernel[num_seqs * num_kv_heads, plan.num_splits](
             partial,
             lse,
             lens,
@@ -107,6 +107,7 @@ def launch_decode(
             NARROW_Q=dot_dtype != out_dtype(q),
             SOFTCAP=softcap is not None,
             MASK_ALL=mask_all,
+            OVERLAP=lse is not None and launch.can_overlap(q),
             num_warps=plan.num_warps,
             num_stages=plan.num_stages,
         )

@@ -42,3 +42,8 @@ def device() -> torch.device:
 def launching(tensor: torch.Tensor) -> AbstractContextManager[object]:
     """Hold what a launch on `tensor` needs: the interpreter's lock, or the tensor's GPU as the current one."""
     return INTERPRETER_LOCK if INTERPRETED else torch.cuda.device(tensor.device)
+
+
+def can_overlap(tensor: torch.Tensor) -> bool:
+    """Say whether a kernel can start while the one before it ends: compiled, from Hopper (sm_90) on."""
+    return COMPILED and torch.cuda.get_device_capability(tensor.device) >= (9, 0)

@@ -65,7 +65,7 @@ def compile_all(dtype):
     odd = {"NUM_HEADS": 17, "HEADS_PER_KV": 17, "HEAD_DIM": 5, "BLOCK_SIZE": 3}
     tile = {"TILE_HEADS": 16, "TILE_DIM": 128, "TILE_TOKENS": 64, "TILE_LANES": 64, "DOT_TYPE": half}
     small = {"TILE_HEADS": 32, "TILE_DIM": 16, "TILE_TOKENS": 3, "TILE_LANES": 16, "DOT_TYPE": half}
-    plain = {"NARROW_Q": False, "SOFTCAP": False, "MASK_ALL": False}
+    plain = {"NARROW_Q": False, "SOFTCAP": False, "MASK_ALL": False, "OVERLAP": True}
     fast = {**plain, "lens": None, "max_turns": None}
     direct = {"lse": None}
     by_head = {"k_slot_scale": None, "v_slot_scale": None}
@@ -86,8 +86,8 @@ def compile_all(dtype):
         {**odd, **small, **plain, "SOFTCAP": True, "MASK_ALL": True},
     ]
     combine = [
-        {"NUM_HEADS": 32, "HEAD_DIM": 128, "TILE_SPLITS": 64, "TILE_DIM": 64},
-        {"NUM_HEADS": 17, "HEAD_DIM": 5, "TILE_SPLITS": 2, "TILE_DIM": 8},
+        {"NUM_HEADS": 32, "HEAD_DIM": 128, "TILE_SPLITS": 64, "TILE_DIM": 64, "OVERLAP": True},
+        {"NUM_HEADS": 17, "HEAD_DIM": 5, "TILE_SPLITS": 2, "TILE_DIM": 8, "OVERLAP": False},
     ]
     store = [
         {"NUM_KV_HEADS": 8, "HEAD_DIM": 128, "BLOCK_SIZE": 16, "TILE_ROWS": 8, "TILE_DIM": 128},
