@@ -23,6 +23,10 @@ class Contest:
     def __init__(self, rounds: int = 15, peers: Sequence[ModuleType] = PEERS) -> None:
         self.rounds, self.peers = rounds, peers
 
+    def without(self, *peers: ModuleType) -> "Contest":
+        """The same with fewer peers."""
+        return Contest(self.rounds, [peer for peer in self.peers if peer not in peers])
+
     def versions(self) -> dict[str, str]:
         """Each peer's version, or why it is absent."""
         found = {}
@@ -91,7 +95,7 @@ class Contest:
         return replace(like, **numbers, error=float(f"{found:.2g}"), timed=timed)
 
 
-def row(table: str, case: str, unit: str, cache: Tensor, dtype: torch.dtype) -> Row:
+def base_row(table: str, case: str, unit: str, cache: Tensor, dtype: torch.dtype) -> Row:
     """What all rows of a case share; the cache is [num_blocks, block_size, num_kv_heads, head_dim]."""
     names = (str(each).removeprefix("torch.") for each in (dtype, cache.dtype))
     return Row(table, case, OURS, unit, cache.shape[1], cache.shape[3], *names)

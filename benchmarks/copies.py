@@ -9,13 +9,22 @@ plain copy of contiguous memory, in the same run; torch's own ways are index_sel
 
 import argparse
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 
 import kernels
+from benchmarks.contest import Contest
+from pagedviz.measurements import OURS, Row
 from pagedviz.runtime.transfers import Transfers
 
+WORKS = (  # in the order of `blocks`: whose, which, and how often each byte crosses the bus
+    (OURS, "copy_blocks", 4),
+    (OURS, "gather", 2),
+    (OURS, "scatter", 2),
+    ("torch index", "gather", 2),
+    ("torch index", "scatter", 2),
+)
 POOL_BYTES = 1 << 29  # of each of K and V: ten times the L2 of an H200
 SHAPES = {  # block_size, KV heads, head_dim, dtype
     "block 8, dim 64 bf16": (8, 8, 64, torch.bfloat16),
@@ -30,6 +39,9 @@ SHAPES = {  # block_size, KV heads, head_dim, dtype
     "block 16, 1 head, dim 64 int8": (16, 1, 64, torch.int8),
     "scales, block 16, 8 heads": (16, 8, 1, torch.float32),
 }
+
+
+MAIN_SHAPES = ("block 8, dim 64 bf16", "block 16, dim 128 bf16", "block 16, dim 128 fp8", "block 256, dim 256 bf16")
 
 
 def milliseconds(work: Callable[[], object], rounds: int) -> float:
@@ -87,6 +99,25 @@ def blocks(shape: tuple[int, int, int, torch.dtype], rounds: int) -> list[float]
     same(v_bits[source], v_before)
     moved = count // 2 * block_bytes
     return [ways * moved / milliseconds(work, rounds) / 1e6 for ways, work in works]
+
+
+def by_shape(contest: Contest) -> Iterator[Row]:
+    """The main shapes: this project's kernels, and torch's own where it has one."""
+    for name in MAIN_SHAPES:
+        block_size, num_kv_heads, head_dim, dtype = SHAPES[name]
+        block_bytes = block_size * num_kv_heads * head_dim * dtype.itemsize
+        moved = POOL_BYTES // block_bytes // 2 * block_bytes
+        kind = str(dtype).removeprefix("torch.")
+        for (who, work, ways), speed in sorted(
+            zip(WORKS, blocks(SHAPES[name], contest.rounds), strict=True), key=_work
+        ):
+            took = ways * moved / speed / 1000
+            numbers = {"microseconds": round(took, 2), "rate": round(speed, 1), "error": 0.0, "timed": "events"}
+            yield Row("moves", f"{work}, {name}", who, "GB/s", block_size, head_dim, kind, kind, **numbers)
+
+
+def _work(measured: tuple[tuple[str, str, int], float]) -> str:
+    return measured[0][1]
 
 
 def stores(rounds: int) -> None:

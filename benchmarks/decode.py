@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import torch
 
 from benchmarks import tables
-from benchmarks.contest import Contest, row
+from benchmarks.contest import Contest, base_row
+from benchmarks.peers import flex_paged, jax_paged
 from pagedviz.measurements import Row
 from pagedviz.runtime.bandwidth import DecodeCase, Shape
 
@@ -26,6 +27,7 @@ SHAPES = {
 KV_DTYPES = {"fp8": torch.float8_e4m3fn, "int8": torch.int8}
 BLOCK_SIZES = (8, 16, 32, 64, 128, 256)
 HEAD_DIMS = (64, 80, 96, 128, 256)
+SLOW_TO_START = (flex_paged, jax_paged)  # they compile anew for every case, seconds each
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -40,15 +42,16 @@ def by_shape(contest: Contest) -> Iterator[Row]:
 
 
 def by_block_size(contest: Contest) -> Iterator[Row]:
-    """64 and 8 sequences of 8k at each block size."""
-    for num_seqs in (64, 8):
+    """64 sequences of 8k at each block size, beside all; 8 of them beside those that compile once."""
+    for num_seqs, beside in ((64, contest), (8, contest.without(*SLOW_TO_START))):
         for block_size in BLOCK_SIZES:
             shape = Shape(num_seqs, 8192, 32, 8, block_size=block_size)
-            yield from run("block size", f"GQA {num_seqs} × 8k, block_size {block_size}", shape, contest)
+            yield from run("block size", f"GQA {num_seqs} × 8k, block_size {block_size}", shape, beside)
 
 
 def by_head_dim(contest: Contest) -> Iterator[Row]:
-    """8 sequences of 8k at each head_dim, in both half precisions."""
+    """8 sequences of 8k at each head_dim, in both half precisions, beside those that compile once."""
+    contest = contest.without(*SLOW_TO_START)
     for name, dtype in DTYPES.items():
         for head_dim in HEAD_DIMS:
             shape = Shape(8, 8192, 32, 8, head_dim=head_dim, dtype=dtype, kv_dtype=dtype)
@@ -58,7 +61,7 @@ def by_head_dim(contest: Contest) -> Iterator[Row]:
 def run(table: str, name: str, shape: Shape, contest: Contest) -> Iterator[Row]:
     case = DecodeCase(shape)
     yield from contest.rows(
-        row(table, name, "GB/s", case.k, shape.dtype),
+        base_row(table, name, "GB/s", case.k, shape.dtype),
         case.launches(),
         lambda peer: peer.decode(case.q, case.k, case.v, case.tables, case.seq_lens, **case.options),
         case.error,

@@ -64,6 +64,8 @@ def prefill(
     new = query_start_loc.diff().unique()
     if len(new) > 1:
         raise Absent("tried with equally many new tokens a sequence only")
+    if k.shape[1] != QUERY_TILE:
+        raise Absent(f"tried at block_size {QUERY_TILE} only, its default")
     return [_prepared(query, k, v, table, seq_lens, int(new)) for query, table in zip(q, tables, strict=True)]
 
 
