@@ -2,8 +2,8 @@
 
 Read `reference.py` first: it says what each kernel means. Then, in the order in which a token meets them:
 `store_kv.py`, `paged_decode.py` (whose kernel is `decode_kernel.py`), `paged_prefill.py`, `copy_blocks.py`,
-`gather_blocks.py`; and `lens.py`, which lets the decode kernel report each of its turns. The package knows torch and
-triton, and nothing of pagedviz.
+`gather_blocks.py`; and, apart from them, `lens.py`, which lets the decode kernel report each of its turns, and
+`lazy_rescale.py`, which tries one trick. The package knows torch and triton, and nothing of pagedviz.
 """
 
 import os
@@ -29,11 +29,13 @@ from kernels.reference_prefill import paged_prefill
 if USES_TRITON:
     from kernels.copy_blocks import copy_blocks
     from kernels.gather_blocks import gather_blocks, scatter_blocks
+    from kernels.lazy_rescale import lazy_rescale
     from kernels.lens import paged_decode_lens
     from kernels.paged_decode import paged_decode
     from kernels.store_kv import store_kv
 else:
     from kernels.reference import copy_blocks, gather_blocks, paged_decode, scatter_blocks, store_kv
+    from kernels.reference_lazy_rescale import lazy_rescale
     from kernels.reference_lens import paged_decode_lens
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "dense_attention",
     "device",
     "gather_blocks",
+    "lazy_rescale",
     "paged_decode",
     "paged_decode_lens",
     "paged_prefill",

@@ -15,6 +15,8 @@ from kernels.reference_lens import Lens
 
 POINTERS = {"out", "q", "k", "v", "k_cache", "v_cache", "cache", "packed"}
 FLOAT32_POINTERS = {
+    "m",
+    "l",
     "lse",
     "partial",
     "k_scale",
@@ -24,8 +26,17 @@ FLOAT32_POINTERS = {
     "k_slot_scale",
     "v_slot_scale",
 }
-FLOAT32 = {"score_scale", "softcap_log2e"}
-INDEX_POINTERS = {"block_tables", "seq_lens", "slot_mapping", "source_blocks", "target_blocks", "blocks"}
+FLOAT32 = {"score_scale", "softcap_log2e", "threshold"}
+INDEX_POINTERS = {
+    "rescales",
+    "block_table",
+    "block_tables",
+    "seq_lens",
+    "slot_mapping",
+    "source_blocks",
+    "target_blocks",
+    "blocks",
+}
 
 
 def signature_of(kernel, dtype, index, constants, cached):
@@ -58,6 +69,7 @@ def compile_all(dtype):
     from kernels.copy_blocks import copy_blocks_kernel
     from kernels.decode_kernel import paged_decode_kernel
     from kernels.gather_blocks import gather_blocks_kernel, scatter_blocks_kernel
+    from kernels.lazy_rescale import lazy_rescale_kernel
     from kernels.store_kv import store_kv_kernel
 
     half = {"fp32": tl.float32, "fp16": tl.float16, "bf16": tl.bfloat16}[dtype]
@@ -103,6 +115,10 @@ def compile_all(dtype):
         {"OUTER": 1, "INNER": 1, "RUN": 4096, "STEP": 2, "TILE_ROWS": 1, "TILE_RUN": 1024},
         {"OUTER": 3, "INNER": 17, "RUN": 5, "STEP": 1, "TILE_ROWS": 128, "TILE_RUN": 8},
     ]
+    lazy = [
+        {"HEAD_DIM": 128, "BLOCK_SIZE": 16, "TILE_DIM": 128, "TILE_LANES": 16},
+        {"HEAD_DIM": 5, "BLOCK_SIZE": 3, "TILE_DIM": 8, "TILE_LANES": 4},
+    ]
     for kernel, all_constants, cached in [
         (paged_decode_kernel, decode, dtype),
         (paged_decode_kernel, eight_bits, "i8"),
@@ -114,6 +130,7 @@ def compile_all(dtype):
         (copy_blocks_kernel, move, dtype),
         (gather_blocks_kernel, move, dtype),
         (scatter_blocks_kernel, move, dtype),
+        (lazy_rescale_kernel, lazy, dtype),
     ]:
         for constants, index in zip(all_constants, ("i32", "i64"), strict=True):
             # Triton compiles a stride of 1 into the code, as the launch does.
@@ -134,7 +151,7 @@ def test_every_kernel_compiles_for_sm_90(dtype, tmp_path):
     done = subprocess.run(script, capture_output=True, text=True, env=env, cwd=root, timeout=280)
     assert done.returncode == 0, done.stderr[-3000:]
     made = done.stdout.splitlines()
-    assert len(made) == 20
+    assert len(made) == 22
     assert all(int(line.split()[-2]) > 1000 for line in made), made
     # A decode stores its output, and lse where there are splits; a lens stores six things more, and costs others none.
     stores = [int(line.split()[4]) for line in made if line.startswith("paged_decode_kernel")]
