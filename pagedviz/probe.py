@@ -26,7 +26,7 @@ class Probe:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Probe":
-        fields = dict(data)
+        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
         return Probe.kinds[str(fields.pop("kind"))](**fields)
 
 
@@ -46,3 +46,44 @@ class Lens(Probe):
 @dataclass(frozen=True)
 class Launch(Probe):
     """The tensors that the step's launch was given: block_tables, seq_lens, slot_mapping, query_start_loc."""
+
+
+@dataclass(frozen=True)
+class FlashAndPaged(Probe):
+    """The decode kernel over a sequence's blocks, and over the same K and V side by side in tiles of `tile` tokens."""
+
+    seq_id: str
+    layer: int
+    head: int
+    tile: int
+
+
+@dataclass(frozen=True)
+class LazyRescale(Probe):
+    """How often the online softmax scales down its sums for a sequence's newest token, and how often it need not.
+
+    The scores are multiplied by `sharpness`; a rescale is skipped while the maximum grows by at most `threshold` powers
+    of 2, and 0 skips none.
+    """
+
+    seq_id: str
+    layer: int
+    head: int
+    sharpness: int
+    threshold: int
+
+
+@dataclass(frozen=True)
+class BlockSizes(Probe):
+    """The run so far under other block sizes, the pool as many slots as before: what is wasted, named, copied, hit.
+
+    `pair` are two sequences whose leading full blocks of equal tokens are counted.
+    """
+
+    sizes: tuple[int, ...]
+    pair: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Bandwidth(Probe):
+    """How fast this machine's GPU, if it has one, reads K and V by block size."""

@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("plotly")
 
 from pagedviz.figures.attention_weights import attention_weights
+from pagedviz.figures.counts_by_block_size import counts_by_block_size
 from pagedviz.figures.error_by_step import FLOOR, error_by_step
 from pagedviz.figures.memory_by_step import memory_by_step
 from pagedviz.metrics import Memory
@@ -57,3 +58,17 @@ def test_weights_are_a_bar_for_each_head_and_block():
     assert drawn["query head 0"].x == ("block 7", "block 2")
     assert drawn["query head 0"].y == (0.25, 0.75)
     assert drawn["query head 1"].y == (1.0, 0.0)
+
+
+def test_counts_are_a_bar_for_each_count_and_block_size():
+    rows = [
+        {"block_size": 4, "wasted": 3, "hit": 12, "entries": 9, "copies": 1},
+        {"block_size": 16, "wasted": 11, "hit": 0, "entries": 3, "copies": 1},
+    ]
+    drawn = traces(counts_by_block_size(rows))
+    assert {name: (trace.x, trace.y) for name, trace in drawn.items()} == {
+        "wasted slots": (("4", "16"), (3, 11)),
+        "tokens a prefix could hit": (("4", "16"), (12, 0)),
+        "table entries": (("4", "16"), (9, 3)),
+        "blocks copied on write": (("4", "16"), (1, 1)),
+    }

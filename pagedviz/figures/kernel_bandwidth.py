@@ -8,8 +8,8 @@ from pagedviz.measurements import Row, cases, contestants
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "cross")
 
 
-def bandwidth_by_block_size(rows: Sequence[Row], ceiling: float) -> go.Figure:
-    """GB/s over tokens in a block, a line for each contestant; the dashed line is the most this memory can be read."""
+def bandwidth_by_block_size(rows: Sequence[Row], ceiling: float | None) -> go.Figure:
+    """GB/s over tokens in a block, a line for each contestant; dashed, if known, the most this memory can be read."""
     figure = go.Figure()
     ran = [row for row in rows if not row.reason]
     for i, who in enumerate(contestants(ran)):
@@ -24,17 +24,19 @@ def bandwidth_by_block_size(rows: Sequence[Row], ceiling: float) -> go.Figure:
             marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 9},
             hovertemplate="block_size %{x}: %{y:,.0f} GB/s, %{customdata:,.1f} µs<extra>" + who + "</extra>",
         )
-    figure.add_hline(
-        ceiling,
-        line={"color": REFERENCE, "dash": "dash"},
-        annotation_text=f"read ceiling {ceiling:,.0f} GB/s",
-        annotation_position="top left",
-    )
+    if ceiling is not None:
+        figure.add_hline(
+            ceiling,
+            line={"color": REFERENCE, "dash": "dash"},
+            annotation_text=f"read ceiling {ceiling:,.0f} GB/s",
+            annotation_position="top left",
+        )
     sizes = sorted({row.block_size for row in ran})
     figure.update_xaxes(
         title="block_size, tokens", type="category", categoryorder="array", categoryarray=[str(size) for size in sizes]
     )
-    figure.update_yaxes(title="GB/s", range=[0, ceiling * 1.12])
+    top = ceiling or max((row.rate or 0.0 for row in ran), default=1.0)
+    figure.update_yaxes(title="GB/s", range=[0, top * 1.12])
     return laid_out(figure).update_layout(height=360)
 
 

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -52,6 +53,17 @@ class Runner:
             check = self._check(happening.snapshot, happening.broken, happening)
             self.recording.note(happening, self.log.sequences)
             yield happening, check
+
+    def play(self, op: Op) -> Iterator[tuple[Happening, float]]:
+        """Play an operation with a look at new tokens only: each happening, and the largest error of what it wrote."""
+        for happening in self.player.perform(op):
+            event, error = happening.event, 0.0
+            self.kv.apply(event)
+            self.log.apply(event)
+            if isinstance(event, Written):
+                alone = replace(happening.snapshot, tokens={event.seq_id: happening.snapshot.tokens[event.seq_id]})
+                error = self._launch(launch_input(alone, event), event)[event.seq_id]
+            yield happening, error
 
     def ask(self, probe: Probe, index: int) -> dict[str, Any]:
         """Answer a probe at the state after `index` happenings, as plain JSON."""

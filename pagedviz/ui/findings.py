@@ -1,12 +1,15 @@
 """What a probe found, below the stage: one function for each kind of probe that a page may show."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import streamlit as st
 
 from pagedviz import probe
+from pagedviz.figures.counts_by_block_size import counts_by_block_size
 from pagedviz.probe import Answer, Probe
+from pagedviz.ui import bandwidth_found
+from pagedviz.ui.address import plain
 
 
 def show(asked: Probe, answer: Answer | None) -> None:
@@ -14,21 +17,33 @@ def show(asked: Probe, answer: Answer | None) -> None:
     if answer is None:
         st.caption("The compute process is being asked …")
     elif "refused" in answer:
-        st.caption(str(answer["refused"]))
+        st.caption(plain(str(answer["refused"])))
     else:
         SHOWN[type(asked)](answer)
 
 
 def _launch(answer: Answer) -> None:
-    """The tensors that one launch is given, each with its shape and dtype, as it would be printed."""
+    """The tensors that one launch is given: cut by sequence, then as they would be printed."""
+    st.caption(
+        f"What this step's launch of `{answer['kernel']}` was given, cut by sequence. `Numbers like this` are used, "
+        "others are padding."
+    )
+    starts, size = answer["query_start_loc"], max(1, answer["block_size"])
+    rows = []
+    for i, seq_id in enumerate(answer["seq_ids"]):
+        first, stop = starts[i], starts[i + 1]
+        followed = -(-answer["seq_lens"][i] // size)
+        entries = [f"`{b}`" if j < followed else str(b) for j, b in enumerate(answer["block_tables"][i])]
+        slots = [f"`{slot}`" if slot >= 0 else str(slot) for slot in answer["slot_mapping"][first:stop]]
+        asking = str(first) if stop == first + 1 else f"{first} … {stop - 1}"
+        rows.append((f"**{plain(seq_id)}**", " ".join(entries), answer["seq_lens"][i], asking, " ".join(slots)))
+    _table(("sequence", "its row of block_tables", "seq_lens", "its rows of q", "slot_mapping"), rows)
     tensors = {
         "block_tables": f"int32 [{len(answer['seq_lens'])}, {len((answer['block_tables'] or [[]])[0])}]",
         "seq_lens": f"int32 [{len(answer['seq_lens'])}]",
-        "query_start_loc": f"int32 [{len(answer['query_start_loc'])}]",
+        "query_start_loc": f"int32 [{len(starts)}]",
         "slot_mapping": f"int64 [{len(answer['slot_mapping'])}]",
     }
-    rows = " · ".join(f"row {i}: {seq_id}" for i, seq_id in enumerate(answer["seq_ids"]))
-    st.caption(f"What this step's launch of `{answer['kernel']}` was given. {rows}")
     lines = [f"{name:16}{kind:14}{_printed(answer[name])}" for name, kind in tensors.items()]
     st.code("\n".join(lines), language=None)
 
@@ -41,6 +56,148 @@ def _printed(tensor: list[Any]) -> str:
     return "[" + (",\n" + " " * 31).join(rows) + "]"
 
 
+def _lens(answer: Answer) -> None:
+    """What each split of a sequence found, and how the parts are joined."""
+    splits = [split for split in answer["splits"] if split["turns"]]
+    most = max(split["lse"] for split in splits)
+    shares = [2.0 ** (split["lse"] - most) for split in splits]
+    st.caption(
+        f"{_who(answer)}, {answer['num_splits']} programs. lse = m + log2(l); a part weighs 2^(lse − largest lse)."
+    )
+    rows = [
+        (
+            split["split"],
+            " ".join(str(turn["block"]) for turn in split["turns"]),
+            f"{split['turns'][-1]['m']:.4f}",
+            f"{split['turns'][-1]['l']:.4f}",
+            f"{split['lse']:.4f}",
+            f"{share / sum(shares):.4f}",
+            _numbers(split["out"]),
+        )
+        for split, share in zip(splits, shares, strict=True)
+    ]
+    rows.append(("joined", "", "", "", "", "1", _numbers(answer["out"])))
+    rows.append(("dense", "", "", "", "", "", _numbers(answer["dense"]["out"])))
+    _table(("program", "blocks", "m", "l", "lse", "share", "output, first numbers"), rows)
+    _verdict(answer)
+
+
+def _flash_and_paged(answer: Answer) -> None:
+    """m and l of the loop over blocks beside those of the loop over tiles, to the last digit."""
+    blocks, tiles = answer["paged"], answer["flash"]
+    st.caption(
+        f"{_who(answer)}, over {answer['seq_len']} tokens: one kernel through the table, and over the same K and V "
+        f"side by side in tiles of {answer['tile']}. Nine digits tell every float32 from its neighbours."
+    )
+    rows = []
+    for turn in range(max(len(blocks), len(tiles))):
+        cells: list[str] = []
+        for side in (blocks, tiles):
+            at = side[turn] if turn < len(side) else None
+            cells += ["", "", ""] if at is None else [str(at["place"]), f"{at['m']:.9g}", f"{at['l']:.9g}"]
+        rows.append((turn, *cells))
+    _table(("turn", "block", "m", "l", "tile", "m", "l"), rows)
+    differ, dim = answer["numbers_that_differ"], answer["head_dim"]
+    st.markdown(
+        f"**The outputs are equal bit for bit**, all {dim} numbers of them."
+        if not differ
+        else f"**{differ} of the {dim} output numbers differ**, by {answer['difference']:.1e} at most: they were "
+        "summed in other groups, and so rounded elsewhere."
+    )
+    _verdict(answer)
+
+
+def _lazy_rescale(answer: Answer) -> None:
+    """m and l by turn: of the plain loop, and beside it of the lazy one if it was asked for."""
+    lazy = answer["threshold"] > 0
+    st.caption(f"{_who(answer)}, scores times {answer['sharpness']}. m and l after each turn, m in powers of 2.")
+    rows: list[tuple[object, ...]] = []
+    for turn, (block, m, total) in enumerate(zip(answer["blocks"], answer["plain_m"], answer["plain_l"], strict=True)):
+        before = answer["plain_m"][turn - 1] if turn else None
+        row: tuple[object, ...] = (turn, block, f"{m:.2f}", f"{total:.4g}", _grown(before, m))
+        if lazy:
+            used, used_before = answer["m"][turn], answer["m"][turn - 1] if turn else None
+            done = used_before is not None and used > used_before
+            kept = before is not None and m > before and not done
+            said = "**rescaled**" if done else "skipped" if kept else ""
+            row += (f"{used:.2f}", f"{answer['l'][turn]:.4g}", said)
+        rows.append(row)
+    head = ("turn", "block", "m", "l", "m grew by")
+    _table((*head, "m in use", "its l", f"threshold {answer['threshold']}") if lazy else head, rows)
+    if lazy:
+        st.markdown(f"The kernel counted **{answer['done']} done, {answer['skipped']} skipped**.")
+    _verdict(answer)
+
+
+def _grown(before: float | None, now: float) -> str:
+    return "" if before is None or now == before else f"{now - before:.2f}"
+
+
+def _block_sizes(answer: Answer) -> None:
+    """A run under several block sizes: the counts as a figure and as numbers."""
+    rows = answer["rows"]
+    one, other = (plain(seq_id) for seq_id in answer["pair"])
+    st.plotly_chart(
+        counts_by_block_size(rows),
+        key="found-block-sizes",
+        config={"displayModeBar": False},
+        alt="Wasted slots, tokens of a common prefix in full blocks, table entries and copies by block size",
+    )
+    st.caption(f"Hit: tokens of {other} that a full block of {one} holds too, from the first block on.")
+    _table(
+        (
+            "block_size",
+            "blocks",
+            "wasted slots",
+            "tokens hit",
+            "table entries",
+            "blocks copied",
+            "bytes copied",
+            "largest error",
+        ),
+        [
+            (
+                row["block_size"],
+                row["num_blocks"],
+                row["wasted"],
+                row["hit"],
+                row["entries"],
+                row["copies"],
+                f"{row['bytes_copied']:,}",
+                f"{row['max_error']:.1e}",
+            )
+            for row in rows
+        ],
+    )
+    worst = max(row["max_error"] for row in rows)
+    _verdict({"max_error": worst, "ok": worst <= answer["tolerance"]})
+
+
+def _who(answer: Answer) -> str:
+    return f"{plain(answer['seq_id'])}'s newest token, layer {answer['layer']}, query head {answer['head']}"
+
+
+def _verdict(answer: Answer) -> None:
+    word = "within the tolerance" if answer["ok"] else "**beyond the tolerance**"
+    st.caption(f"Largest distance from dense attention in float64: {answer['max_error']:.1e}, {word}.")
+
+
+def _numbers(out: Sequence[float]) -> str:
+    return ", ".join(f"{number:.4f}" for number in out[:4])
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table in Markdown: numbers to the right, words to the left."""
+    lines = [f"| {' | '.join(head)} |", f"|{'|'.join('---' for _ in head)}|"]
+    lines += [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows]
+    st.markdown("\n".join(lines))
+
+
 SHOWN: dict[type[Probe], Callable[[Answer], None]] = {
+    probe.Bandwidth: bandwidth_found.show,
+    probe.BlockSizes: _block_sizes,
+    probe.FlashAndPaged: _flash_and_paged,
     probe.Launch: _launch,
+    probe.LazyRescale: _lazy_rescale,
+    probe.Lens: _lens,
 }

@@ -7,7 +7,7 @@ from typing import Any
 from pagedviz import probe
 from pagedviz.probe import Probe
 from pagedviz.runtime.kv_log import TOLERANCE
-from pagedviz.runtime.probes import launch, lens
+from pagedviz.runtime.probes import bandwidth, block_sizes, flash_and_paged, launch, lazy_rescale, lens
 from pagedviz.runtime.probes.newest import Refused, newest, whole_number
 from pagedviz.runtime.recording import Moment
 
@@ -55,6 +55,10 @@ def _sayable(value: Any) -> Any:
 
 
 ANSWERS: dict[type[Probe], Callable[[Any, Moment], dict[str, Any]]] = {
+    probe.Bandwidth: bandwidth.answer,
+    probe.BlockSizes: block_sizes.answer,
+    probe.FlashAndPaged: flash_and_paged.answer,
     probe.Launch: launch.answer,
+    probe.LazyRescale: lazy_rescale.answer,
     probe.Lens: _lens,
 }

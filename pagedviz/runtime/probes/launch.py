@@ -12,6 +12,7 @@ def answer(asked: probe.Launch, moment: Moment) -> dict[str, Any]:
     launch = launch_input(moment.snapshot, moment.event)
     return {
         "kernel": "paged_decode" if launch.is_decode else "paged_prefill",
+        "block_size": moment.snapshot.block_size,
         "seq_ids": list(launch.seq_ids),
         "query_lens": list(launch.query_lens),
         "block_tables": launch.block_tables.tolist(),

@@ -1,0 +1,29 @@
+"""Bandwidth by block size, measured here and now where there is a GPU to measure, once in a process."""
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from kernels import launch
+from pagedviz import probe
+from pagedviz.runtime.bandwidth import decode_bandwidth
+from pagedviz.runtime.probes.newest import Refused
+from pagedviz.runtime.recording import Moment
+
+SIZES = (8, 16, 32, 64, 128, 256)
+
+
+def answer(asked: probe.Bandwidth, moment: Moment) -> dict[str, Any]:
+    """The GPU's name and a row for each block size; no name and no rows where no kernel is compiled."""
+    if not launch.COMPILED:
+        return {"gpu": None, "rows": []}
+    try:
+        return {"gpu": torch.cuda.get_device_name(), "rows": _measured()}
+    except torch.cuda.OutOfMemoryError:
+        raise Refused("This machine's GPU has too little memory left to measure how fast it reads.") from None
+
+
+@cache
+def _measured() -> list[dict[str, float]]:
+    return decode_bandwidth(SIZES)

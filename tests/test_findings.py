@@ -1,0 +1,154 @@
+"""What stands below the stage says what the probe answered: real answers of a small run, shown without a browser."""
+
+import json
+import re
+
+import pytest
+
+testing = pytest.importorskip("streamlit.testing.v1", reason="streamlit is not installed")
+
+from pagedviz import measurements, probe  # noqa: E402
+from pagedviz.runtime.runner import Runner  # noqa: E402
+from pagedviz.scenario import Add, Append, CacheConfig  # noqa: E402
+from tests import measurement_cases as made  # noqa: E402
+
+CACHE = CacheConfig(num_blocks=9, profile="vllm-v1", host_blocks=0, scatter=True)
+OPS = (Add("A", tuple("abcdefghi")), Append("A", ("j",)), Add("C", tuple("abcdxy")))
+
+
+@pytest.fixture(scope="module")
+def run():
+    runner = Runner(CACHE, 7)
+    return runner, sum(1 for op in OPS for _ in runner.perform(op))
+
+
+def page():
+    import json
+
+    import streamlit as st
+
+    from pagedviz.probe import Probe
+    from pagedviz.ui import findings
+
+    findings.show(Probe.from_json(json.loads(st.session_state["asked"])), json.loads(st.session_state["answer"]))
+
+
+def shown(asked, answer):
+    app = testing.AppTest.from_function(page, default_timeout=60)
+    app.session_state["asked"], app.session_state["answer"] = json.dumps(asked.to_json()), json.dumps(answer)
+    app.run()
+    assert not app.exception
+    return app
+
+
+def found(run, asked):
+    runner, last = run
+    answer = runner.ask(asked, last)
+    assert "refused" not in answer
+    return answer, shown(asked, answer)
+
+
+def table(app):
+    """The cells of the first table: a list for each row, below its head."""
+    text = next(block.value for block in app.markdown if block.value.startswith("|"))
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()][2:]
+
+
+def test_launch_is_cut_by_sequence_and_printed_whole(run):
+    answer, app = found(run, probe.Launch())
+    row, other = answer["block_tables"]
+    assert table(app)[0] == ["**A**", " ".join(f"`{block}`" for block in row), "10", "0", "-1"]
+    slots = " ".join(f"`{slot}`" for slot in answer["slot_mapping"][1:])
+    assert table(app)[1] == ["**C**", f"`{other[0]}` `{other[1]}` 0", "6", "1 … 6", slots]
+    assert f"query_start_loc int32 [3]     {answer['query_start_loc']}" in app.code[0].value
+
+
+def test_splits_are_joined_by_their_shares(run):
+    answer, app = found(run, probe.Lens("A", 1, 1, 2))
+    first, second, joined, dense = table(app)
+    assert [first[1], second[1]] == [
+        " ".join(str(turn["block"]) for turn in split["turns"]) for split in answer["splits"]
+    ]
+    assert float(first[5]) + float(second[5]) == pytest.approx(1, abs=1e-4)
+    weighed = [float(row[5]) * split["out"][0] for row, split in zip((first, second), answer["splits"], strict=True)]
+    assert sum(weighed) == pytest.approx(answer["out"][0], abs=2e-4)
+    assert joined[6] == dense[6]
+
+
+@pytest.mark.parametrize(("tile", "said"), [(4, "equal bit for bit"), (5, "equal bit for bit|output numbers differ")])
+def test_both_loops_stand_side_by_side(run, tile, said):
+    answer, app = found(run, probe.FlashAndPaged("A", 0, 0, tile))
+    rows = table(app)
+    assert len(rows) == 3
+    assert [row[1] for row in rows] == [str(turn["place"]) for turn in answer["paged"]]
+    assert [row[4] for row in rows] == [*map(str, range(-(-10 // tile))), *[""] * (3 - -(-10 // tile))]
+    assert any(re.search(said, block.value) for block in app.markdown)
+    if tile == 4:
+        assert all(row[2:4] == row[5:7] for row in rows)
+
+
+def test_lazy_rescales_stand_beside_the_plain_loop(run):
+    answer, app = found(run, probe.LazyRescale("A", 0, 0, 8, 8))
+    rows = table(app)
+    assert [row[1] for row in rows] == [str(block) for block in answer["blocks"]]
+    assert sum(row[7] == "**rescaled**" for row in rows) == answer["done"]
+    assert sum(row[7] == "skipped" for row in rows) == answer["skipped"]
+    assert answer["done"] + answer["skipped"] == sum(row[4] != "" for row in rows) > 0
+
+
+def test_what_the_lazy_kernel_does_is_not_given_away_before(run):
+    _, app = found(run, probe.LazyRescale("A", 0, 0, 8, 0))
+    assert {len(row) for row in table(app)} == {5}
+    assert not any("counted" in block.value for block in app.markdown)
+
+
+def test_block_sizes_are_a_figure_and_a_row_each(run):
+    answer, app = found(run, probe.BlockSizes((2, 8), ("A", "C")))
+    assert [row[:5] for row in table(app)] == [
+        [str(row[name]) for name in ("block_size", "num_blocks", "wasted", "hit", "entries")] for row in answer["rows"]
+    ]
+    assert len(app.get("plotly_chart")) == 1
+
+
+def recorded(monkeypatch, tmp_path, *rows):
+    monkeypatch.setattr(measurements, "MEASURED", tmp_path / "none.json")
+    monkeypatch.setattr(measurements, "RECORDED", tmp_path / "recorded.json")
+    if rows:
+        measurements.RECORDED.write_text(made.measurements(*rows).to_text(), encoding="utf-8")
+
+
+SLOW = [
+    made.row("GQA 8 × 8k, block_size 16", "Other", 100.0, table="block size"),
+    made.row("GQA 8 × 8k, block_size 64", "Other", 88.0, table="block size", block_size=64),
+    made.absent("GQA 8 × 8k, block_size 64", "Third", "is not installed"),
+]
+
+
+def test_recorded_bandwidth_is_labelled_so_and_says_what_a_kernel_loses(monkeypatch, tmp_path):
+    recorded(monkeypatch, tmp_path, *SLOW)
+    app = shown(probe.Bandwidth(), {"gpu": None, "rows": []})
+    assert app.caption[0].value.startswith("Recorded on one Some GPU, 2026-01-02")
+    assert len(app.get("plotly_chart")) == 1
+    assert app.markdown[0].value == (
+        "- **Other**: 100 GB/s at most, with blocks of 16; 88 at least, with blocks of 64: 12% less"
+    )
+
+
+def test_a_gpu_that_is_here_is_measured_and_comes_first(monkeypatch, tmp_path):
+    recorded(monkeypatch, tmp_path, *SLOW)
+    rows = [{"block_size": size, "microseconds": 2.0, "gb_s": 200.0 - size, "error": 1e-3} for size in (8, 16)]
+    app = shown(probe.Bandwidth(), {"gpu": "My GPU", "rows": rows})
+    assert app.caption[0].value.startswith("Measured on this machine's My GPU, just now")
+    assert app.markdown[0].value.startswith("- **pagedviz**: 192 GB/s at most, with blocks of 8; 184 at least")
+    assert len(app.get("plotly_chart")) == 2
+
+
+def test_no_record_is_one_sentence(monkeypatch, tmp_path):
+    recorded(monkeypatch, tmp_path)
+    app = shown(probe.Bandwidth(), {"gpu": None, "rows": []})
+    assert app.caption[0].value.startswith("recorded.json cannot be read")
+
+
+def test_refusal_and_waiting_are_sentences():
+    assert shown(probe.Launch(), {"refused": "Not *now*."}).caption[0].value == r"Not \*now\*."
+    assert shown(probe.Launch(), None).caption[0].value == "The compute process is being asked …"

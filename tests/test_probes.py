@@ -1,0 +1,169 @@
+"""Probes answer from the tensors of a moment: what the kernels report there, and why they cannot where they cannot."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from pagedviz import probe
+from pagedviz.engine.snapshot import Snapshot
+from pagedviz.probe import Probe
+from pagedviz.runtime.probes import block_sizes
+from pagedviz.runtime.probes.newest import newest
+from pagedviz.runtime.runner import Runner
+from pagedviz.scenario import Add, Append, Fork, Spill
+from tests.runner_cases import TINY, same_bits
+
+CACHE = replace(TINY, num_blocks=16)
+WORDS = tuple("abcdefghijk")
+OPS = (Add("A", WORDS), Add("B", tuple("xy")), Append("A", ("z",)), Spill("B"))
+
+
+@pytest.fixture(scope="module")
+def run():
+    """A runner and how many happenings it has seen: A holds 12 tokens in 6 blocks, B is on the host."""
+    runner = Runner(CACHE, 0)
+    return runner, sum(1 for op in OPS for _ in runner.perform(op))
+
+
+def test_newest_is_the_moments_own_query_and_its_keys_though_the_log_has_gone_on(run):
+    runner, _ = run
+    written = 8  # A arrived, took six blocks, and wrote its prompt
+    at = newest(runner.recording.at(written), "A", 1, 1)
+    logged = runner.log.sequences["A"]
+    assert at.seq_len == 11
+    assert (at.head, at.kv_head) == (1, 0)
+    assert same_bits([at.q], [logged.q[1][10]])
+    assert same_bits([at.k, at.v], [torch.stack(logged.k[1][:11]), torch.stack(logged.v[1][:11])])
+    assert tuple(at.block_table.tolist()) == runner.recording.at(written).snapshot.block_tables["A"]
+
+
+ASKED = (
+    probe.FlashAndPaged("A", 0, 0, 4),
+    probe.LazyRescale("A", 0, 0, 4, 8),
+)
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: type(asked).__name__)
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"seq_id": "Z"}, "There is no sequence Z at this step; there is A, B."),
+        ({"seq_id": "B"}, "B is not on the device at this step, and a kernel runs over resident sequences only."),
+        ({"layer": 2}, "layer is 2; here it may be 0 to 1."),
+        ({"layer": True}, "layer is True; here it may be 0 to 1."),
+        ({"head": -1}, "head is -1; here it may be 0 to 1."),
+        ({"head": "0"}, "head is '0'; here it may be 0 to 1."),
+    ],
+)
+def test_what_is_not_there_is_refused_in_a_sentence(run, asked, wrong, sentence):
+    runner, last = run
+    assert runner.ask(replace(asked, **wrong), last) == {"refused": sentence}
+
+
+def test_sequence_without_a_token_is_refused(run):
+    runner, _ = run
+    asked = probe.LazyRescale("A", 0, 0, 4, 8)
+    assert runner.ask(asked, 1) == {"refused": "A has no token yet at this step, so no kernel runs over it."}
+    assert runner.ask(asked, 0) == {"refused": "There is no sequence A at this step; there is none at all."}
+
+
+@pytest.mark.parametrize("asked", [*ASKED, probe.BlockSizes((1, 4), ("A", "B")), probe.Bandwidth()])
+def test_every_probe_survives_json_and_can_be_a_key(asked):
+    again = Probe.from_json(asked.to_json())
+    assert again == asked
+    assert hash(again) == hash(asked)
+
+
+def test_same_tile_is_the_same_bits_and_another_tile_the_same_number(run):
+    runner, last = run
+    same = runner.ask(probe.FlashAndPaged("A", 1, 1, 2), last)
+    assert (same["turns_that_differ"], same["numbers_that_differ"], same["difference"]) == (0, 0, 0.0)
+    assert [(t["m"], t["l"]) for t in same["paged"]] == [(t["m"], t["l"]) for t in same["flash"]]
+    assert [t["place"] for t in same["paged"]] == list(runner.recording.at(last).snapshot.block_tables["A"])
+    assert [t["place"] for t in same["flash"]] == list(range(6))
+    other = runner.ask(probe.FlashAndPaged("A", 1, 1, 5), last)
+    assert len(other["flash"]) == 3
+    assert other["turns_that_differ"] is None
+    assert other["flash"][-1]["m"] == other["paged"][-1]["m"]
+    assert other["flash"][-1]["l"] == pytest.approx(other["paged"][-1]["l"], rel=1e-6)
+    assert same["ok"]
+    assert other["ok"]
+
+
+def test_lazy_rescales_and_the_plain_ones_are_counted_over_the_same_scores(run):
+    runner, last = run
+    plain = runner.ask(probe.LazyRescale("A", 0, 1, 8, 0), last)
+    lazy = runner.ask(probe.LazyRescale("A", 0, 1, 8, 8), last)
+    assert plain["m"] == plain["plain_m"] == lazy["plain_m"]
+    grown = sum(now > before for before, now in zip(plain["m"], plain["m"][1:], strict=False))
+    assert (plain["done"], plain["skipped"]) == (grown, 0)
+    assert lazy["done"] + lazy["skipped"] == grown
+    assert lazy["done"] == sum(now > before for before, now in zip(lazy["m"], lazy["m"][1:], strict=False))
+    assert all(0 <= true - used <= 8 for true, used in zip(lazy["plain_m"], lazy["m"], strict=True))
+    assert plain["ok"]
+    assert lazy["ok"]
+
+
+def test_other_block_sizes_waste_name_copy_and_hit_what_can_be_counted_by_hand():
+    runner = Runner(CACHE, 0)
+    ops = (Add("A", tuple("abcdefg")), Add("C", (*"abcdef", "x", "y")), Fork("A", "D"), Append("D", ("z",)))
+    last = sum(1 for op in ops for _ in runner.perform(op))
+    rows = runner.ask(probe.BlockSizes((1, 2, 4, 8), ("A", "C")), last)["rows"]
+    counted = [
+        [row[name] for name in ("block_size", "num_blocks", "wasted", "entries", "copies", "hit")] for row in rows
+    ]
+    # A has 7 tokens, C 8, D 8: A's 7th is shared where blocks hold one, else copied with its block.
+    assert counted == [[1, 32, 0, 23, 0, 6], [2, 16, 1, 12, 1, 6], [4, 8, 1, 6, 1, 4], [8, 4, 1, 3, 1, 0]]
+    slot_bytes = CACHE.bytes_per_block // CACHE.block_size
+    assert [row["bytes_copied"] for row in rows] == [0, 2 * slot_bytes, 4 * slot_bytes, 8 * slot_bytes]
+    assert all(0 < row["max_error"] <= 1e-5 for row in rows)
+
+
+def test_block_size_that_the_run_does_not_fit_is_refused():
+    runner = Runner(replace(CACHE, num_blocks=4), 0)
+    ops = (Add("A", tuple("abc")), Add("B", tuple("xyz")))
+    last = sum(1 for op in ops for _ in runner.perform(op))
+    found = runner.ask(probe.BlockSizes((8,), ("A", "B")), last)
+    assert found == {"refused": "With blocks of 8, the pool is too small for “add B “x y z””."}
+    assert runner.ask(probe.BlockSizes((0,), ("A", "B")), last) == {
+        "refused": "block_size is 0; here it may be 1 to 256."
+    }
+    assert runner.ask(probe.BlockSizes((1,), ("A", "Z")), last) == {"refused": "There is no sequence Z at this step."}
+
+
+def state(size: int, **tokens: str) -> Snapshot:
+    tables, first = {}, 0
+    for seq_id, text in tokens.items():
+        count = -(-len(text) // size)
+        tables[seq_id] = tuple(range(first, first + count))
+        first += count
+    return Snapshot(
+        block_size=size,
+        num_blocks=first,
+        host_blocks=0,
+        null_block=None,
+        block_tables=tables,
+        host_tables={seq_id: (None,) * len(row) for seq_id, row in tables.items()},
+        tokens={seq_id: tuple(text) for seq_id, text in tokens.items()},
+        last_scheduled=dict.fromkeys(tokens, 0),
+        ref_counts=dict.fromkeys(range(first), 1),
+        host_ref_counts={},
+        pinned=(),
+        free_blocks=(),
+        host_free_blocks=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "hit"),
+    [
+        ("abcdef", "abcdxx", 4),
+        ("abcdef", "abcdef", 6),
+        ("abcde", "abcde", 4),  # the fifth is in no full block
+        ("abcdef", "xbcdef", 0),  # what follows a difference is another context
+        ("ab", "abcdef", 2),
+    ],
+)
+def test_only_leading_full_blocks_with_equal_tokens_could_be_hit(one, other, hit):
+    assert block_sizes.hit(state(2, A=one, C=other), "A", "C") == hit
