@@ -21,7 +21,7 @@ MAY_IMPORT = {
         *("pagedviz.ui", "pagedviz.figures", "pagedviz.engine", "pagedviz.runtime.client", *PLAIN_MODULES),
         *("streamlit", "plotly"),
     },
-    "lessons/*.py": {"pagedviz.lesson", "pagedviz.scenario", "pagedviz.engine"},
+    "lessons/*.py": {"pagedviz.lesson", "pagedviz.probe", "pagedviz.scenario", "pagedviz.engine"},
     "app.py": {"pagedviz.ui", "streamlit"},
 }
 
