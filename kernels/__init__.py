@@ -3,7 +3,8 @@
 Read `reference.py` first: it says what each kernel means. Then, in the order in which a token meets them:
 `store_kv.py`, `paged_decode.py` (whose kernel is `decode_kernel.py`), `paged_prefill.py`, `copy_blocks.py`,
 `gather_blocks.py`; and, apart from them, `lens.py`, which lets the decode kernel report each of its turns, and
-`lazy_rescale.py`, which tries one trick. The package knows torch and triton, and nothing of pagedviz.
+`lazy_rescale.py`, which tries one trick. `block_rows.py` is how whole blocks move, `quantize.py` how 8-bit numbers are
+made. The package knows torch and triton, and nothing of pagedviz.
 """
 
 import os

@@ -157,7 +157,7 @@ def store_kv(
     if largest is not None:
         k_cache, v_cache = k_cache.view(torch.uint8), v_cache.view(torch.uint8)
     tile_dim = triton.next_power_of_2(head_dim)
-    # 1024 elements a program: a token of eight heads of 128, or a whole lesson at once.
+    # 1024 elements a program: a token of eight heads of 128, or a whole lesson at once. Two warps: measured on an H200.
     tile_rows = max(1, 1024 // tile_dim)
     with launch.launching(k_cache):
         store_kv_kernel[(triton.cdiv(num_tokens * num_kv_heads, tile_rows),)](
@@ -186,4 +186,5 @@ def store_kv(
             CAST=cast,
             K_WRITES=k_scale is not None and k_scale.ndim == 3,
             V_WRITES=v_scale is not None and v_scale.ndim == 3,
+            num_warps=2,
         )

@@ -4,6 +4,7 @@ Compiling needs Triton uninterpreted, so each dtype is compiled by this file run
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from kernels import launch
 from kernels.reference_lens import Lens
+from tests.kernel_cases import run_python
 
 POINTERS = {"out", "q", "k", "v", "k_cache", "v_cache", "cache", "packed"}
 FLOAT32_POINTERS = {
@@ -156,6 +158,33 @@ def test_every_kernel_compiles_for_sm_90(dtype, tmp_path):
     # A decode stores its output, and lse where there are splits; a lens stores six things more, and costs others none.
     stores = [int(line.split()[4]) for line in made if line.startswith("paged_decode_kernel")]
     assert stores == [1, 2, 2, 1, 2, 1, 8, 8]
+
+
+PTX_OF_A_PLAIN_COPY = """
+import kernels, torch
+from kernels.block_rows import rows_of
+from kernels.copy_blocks import copy_blocks_kernel as kernel
+from triton import compile as triton_compile
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+cache = torch.empty(6, 16, 8, 80, dtype=torch.bfloat16)
+constants = rows_of(cache, cache).constants | {"stride_kr": 1, "stride_vr": 1}
+pointers = {"k_cache": "*i64", "v_cache": "*i64", "source_blocks": "*i64", "target_blocks": "*i64"}
+types = {name: "constexpr" if name in constants else pointers.get(name, "i32") for name in kernel.arg_names}
+# As a launch finds them: pointers to where 16 bytes begin, strides that may be any number.
+aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if name in pointers}
+source = ASTSource(kernel, types, constants, aligned)
+print(triton_compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"])
+"""
+
+
+@pytest.mark.skipif(not launch.HAS_TRITON, reason="needs Triton")
+def test_blocks_of_a_plain_cache_move_sixteen_bytes_an_access():
+    done = run_python(PTX_OF_A_PLAIN_COPY, TRITON_INTERPRET="0")
+    assert done.returncode == 0, done.stderr[-3000:]
+    stores = re.findall(r"st\.global\S*", done.stdout)
+    assert set(stores) == {"st.global.v2.b64"}
+    assert len(re.findall(r"ld\.global\.v2\.b64", done.stdout)) == len(stores)
 
 
 if __name__ == "__main__":

@@ -78,6 +78,17 @@ def test_kernel_and_reference_store_the_same_bytes(dtype, per):
     store_both_ways(k, v, dtype, per, ids(9, -1, 0, 15))
 
 
+@pytest.mark.parametrize("scale", [3.0, 41.0, 49.0, 0.7])
+def test_numbers_are_divided_by_their_scale_not_multiplied_by_its_reciprocal(scale):
+    """Halves of a scale: as quotients they are ties, which go to the even number; a product may lie just beside."""
+    halves = (torch.arange(-126, 126, device=kernels.device()) + 0.5).view(-1, 1, 1)
+    scales = {name: torch.full((1,), scale, device=kernels.device()) for name in ("k_scale", "v_scale")}
+    k = (halves * scales["k_scale"]).expand(-1, 1, DIM)
+    caches = [fresh(torch.int8, heads=1, blocks=1, block_size=len(k)) for _ in range(2)]
+    kernels.store_kv(k, k, *caches, torch.arange(len(k), device=k.device), **scales)
+    assert torch.equal(caches[0][0].cpu(), (k / scales["k_scale"]).round().to(torch.int8).cpu())
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_new_tokens_may_be_of_any_float(dtype):
     k = randn(3, HEADS, DIM, dtype=dtype)

@@ -182,7 +182,7 @@ def test_a_host_block_forgotten_at_once_is_poisoned_after_it_has_arrived():
 @on_gpu
 def test_the_computation_goes_on_with_other_blocks_and_the_cpu_does_not_wait():
     transfers, before = holding_transfers()
-    hold(transfers.stream, tenths=20)
+    hold(transfers.stream, tenths=5)
     transfers.spill([2], [1])
     transfers.claim([0, 1, 3, 4, 5])
     read = transfers.device[:, 3].clone()
