@@ -76,7 +76,7 @@ export class Lens {
     const label = (name) => h("label", { class: "quiet" }, `${name} `, this.selects[name]);
     this.body = h("div", { class: "lens-body" },
       h("div", { class: "lens-bar" }, h("div", { class: "lens-buttons" }, this.back, this.player, this.forward), this.phases.node),
-      this.turns.node, h("div", { class: "lens-found" }, this.strips.node, this.verdict), h("div", { class: "lens-about" }, this.about, keys));
+      this.turns.node, h("div", { class: "lens-found" }, this.verdict, this.strips.node), h("div", { class: "lens-about" }, this.about, keys));
     this.section = h("section", { class: "lens", "aria-label": "Kernel lens" },
       h("div", { class: "lens-head" }, h("h3", {}, "Kernel lens"), h("div", { class: "lens-choices" }, label("sequence"), label("layer"), label("head"), label("splits")), close),
       this.say, this.body);
