@@ -49,9 +49,11 @@ def found(run, asked):
 
 
 def table(app):
-    """The cells of the first table: a list for each row, below its head."""
-    text = next(block.value for block in app.markdown if block.value.startswith("|"))
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()][2:]
+    """The cells of the table below its head, a list for each row, with **bold** and `code` as they were written."""
+    (html,) = [block.proto.body for block in app.get("html")]
+    html = re.sub(r"</?strong>", "**", re.sub(r"</?code>", "`", html))
+    rows = re.findall(r"<tr>(.*?)</tr>", html.split("<tbody>")[1])
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
 
 
 def test_launch_is_cut_by_sequence_and_printed_whole(run):
@@ -152,3 +154,9 @@ def test_no_record_is_one_sentence(monkeypatch, tmp_path):
 def test_refusal_and_waiting_are_sentences():
     assert shown(probe.Launch(), {"refused": "Not *now*."}).caption[0].value == r"Not \*now\*."
     assert shown(probe.Launch(), None).caption[0].value == "The compute process is being asked …"
+
+
+def test_names_in_a_table_are_text():
+    launch = {"kernel": "paged_decode", "block_size": 4, "seq_ids": ["<b>"], "query_lens": [1], "seq_lens": [1]}
+    launch |= {"block_tables": [[3]], "query_start_loc": [0, 1], "slot_mapping": [12]}
+    assert table(shown(probe.Launch(), launch)) == [["**&lt;b&gt;**", "`3`", "1", "0", "`12`"]]

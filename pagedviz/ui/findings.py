@@ -1,6 +1,6 @@
 """What a probe found, below the stage: one function for each kind of probe that a page may show."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import streamlit as st
@@ -10,6 +10,7 @@ from pagedviz.figures.counts_by_block_size import counts_by_block_size
 from pagedviz.probe import Answer, Probe
 from pagedviz.ui import bandwidth_found
 from pagedviz.ui.address import plain
+from pagedviz.ui.text_table import text_table
 
 
 def show(asked: Probe, answer: Answer | None) -> None:
@@ -36,8 +37,9 @@ def _launch(answer: Answer) -> None:
         entries = [f"`{b}`" if j < followed else str(b) for j, b in enumerate(answer["block_tables"][i])]
         slots = [f"`{slot}`" if slot >= 0 else str(slot) for slot in answer["slot_mapping"][first:stop]]
         asking = str(first) if stop == first + 1 else f"{first} … {stop - 1}"
-        rows.append((f"**{plain(seq_id)}**", " ".join(entries), answer["seq_lens"][i], asking, " ".join(slots)))
-    _table(("sequence", "its row of block_tables", "seq_lens", "its rows of q", "slot_mapping"), rows)
+        rows.append((f"**{seq_id}**", " ".join(entries), answer["seq_lens"][i], asking, " ".join(slots)))
+    head = ("sequence", "its row of block_tables", "seq_lens", "its rows of q", "slot_mapping")
+    text_table("The launch by sequence", head, rows)
     tensors = {
         "block_tables": f"int32 [{len(answer['seq_lens'])}, {len((answer['block_tables'] or [[]])[0])}]",
         "seq_lens": f"int32 [{len(answer['seq_lens'])}]",
@@ -78,7 +80,7 @@ def _lens(answer: Answer) -> None:
     ]
     rows.append(("joined", "", "", "", "", "1", _numbers(answer["out"])))
     rows.append(("dense", "", "", "", "", "", _numbers(answer["dense"]["out"])))
-    _table(("program", "blocks", "m", "l", "lse", "share", "output, first numbers"), rows)
+    text_table("The splits", ("program", "blocks", "m", "l", "lse", "share", "output, first numbers"), rows)
     _verdict(answer)
 
 
@@ -96,7 +98,7 @@ def _flash_and_paged(answer: Answer) -> None:
             at = side[turn] if turn < len(side) else None
             cells += ["", "", ""] if at is None else [str(at["place"]), f"{at['m']:.9g}", f"{at['l']:.9g}"]
         rows.append((turn, *cells))
-    _table(("turn", "block", "m", "l", "tile", "m", "l"), rows)
+    text_table("Both loops by turn", ("turn", "block", "m", "l", "tile", "m", "l"), rows)
     differ, dim = answer["numbers_that_differ"], answer["head_dim"]
     st.markdown(
         f"**The outputs are equal bit for bit**, all {dim} numbers of them."
@@ -122,8 +124,10 @@ def _lazy_rescale(answer: Answer) -> None:
             said = "**rescaled**" if done else "skipped" if kept else ""
             row += (f"{used:.2f}", f"{answer['l'][turn]:.4g}", said)
         rows.append(row)
-    head = ("turn", "block", "m", "l", "m grew by")
-    _table((*head, "m in use", "its l", f"threshold {answer['threshold']}") if lazy else head, rows)
+    head = ["turn", "block", "m", "l", "m grew by"]
+    if lazy:
+        head += ["m in use", "its l", f"threshold {answer['threshold']}"]
+    text_table("The loop by turn", head, rows)
     if lazy:
         st.markdown(f"The kernel counted **{answer['done']} done, {answer['skipped']} skipped**.")
     _verdict(answer)
@@ -144,7 +148,8 @@ def _block_sizes(answer: Answer) -> None:
         alt="Wasted slots, tokens of a common prefix in full blocks, table entries and copies by block size",
     )
     st.caption(f"Hit: tokens of {other} that a full block of {one} holds too, from the first block on.")
-    _table(
+    text_table(
+        "Counts by block size",
         (
             "block_size",
             "blocks",
@@ -184,13 +189,6 @@ def _verdict(answer: Answer) -> None:
 
 def _numbers(out: Sequence[float]) -> str:
     return ", ".join(f"{number:.4f}" for number in out[:4])
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table in Markdown: numbers to the right, words to the left."""
-    lines = [f"| {' | '.join(head)} |", f"|{'|'.join('---' for _ in head)}|"]
-    lines += [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows]
-    st.markdown("\n".join(lines))
 
 
 SHOWN: dict[type[Probe], Callable[[Answer], None]] = {
