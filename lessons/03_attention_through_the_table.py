@@ -48,7 +48,7 @@ def lesson(run: Run) -> Iterator[Page]:
         "Step through the turns with J and L, and see a block light up when it is loaded. Watch the ids: are they in the "
         "order of the pool, or of the table?",
         Question(
-            "One more word comes. Which physical block does the loop then load in turn 1? Turns count from 0.",
+            "One more word comes. Which physical block does the loop then load in its second turn?",
             answer=lambda after: int(_turns(after)[1]["block"]),
             explain=lambda after: (
                 f"A's table is [{', '.join(map(str, after.after.block_tables['A']))}], and the turns loaded {_blocks(after)}: "

@@ -1,6 +1,7 @@
 """The pages without a browser: what they say, and that no press of a button ends in an error."""
 
 import re
+import time
 from html import unescape
 from pathlib import Path
 
@@ -76,6 +77,19 @@ def test_a_prediction_is_graded(given, verdict):
     app.number_input[0].set_value(given)
     press(app, "Check")
     assert len(getattr(app, verdict)) == 1
+
+
+@pytest.mark.parametrize(("given", "verdict"), [(2, "success"), (5, "warning")])
+def test_a_prediction_is_graded_by_what_the_kernel_reports(given, verdict):
+    app = shown(lesson="03_attention_through_the_table")
+    app.number_input[0].set_value(given)
+    press(app, "Check")
+    asking = time.monotonic() + 60
+    while any("is being asked" in info.value for info in app.info) and time.monotonic() < asking:
+        time.sleep(0.2)
+        app.run()
+    (said,) = getattr(app, verdict)
+    assert "The kernel itself reported these turns, over blocks 7, 2" in said.value
 
 
 def test_your_own_run_grows_by_each_button_and_undo_takes_each_back():

@@ -97,7 +97,7 @@ def _flash_and_paged(answer: Answer) -> None:
         for side in (blocks, tiles):
             at = side[turn] if turn < len(side) else None
             cells += ["", "", ""] if at is None else [str(at["place"]), f"{at['m']:.9g}", f"{at['l']:.9g}"]
-        rows.append((turn, *cells))
+        rows.append((turn + 1, *cells))
     text_table("Both loops by turn", ("turn", "block", "m", "l", "tile", "m", "l"), rows)
     differ, dim = answer["numbers_that_differ"], answer["head_dim"]
     st.markdown(
@@ -116,7 +116,7 @@ def _lazy_rescale(answer: Answer) -> None:
     rows: list[tuple[object, ...]] = []
     for turn, (block, m, total) in enumerate(zip(answer["blocks"], answer["plain_m"], answer["plain_l"], strict=True)):
         before = answer["plain_m"][turn - 1] if turn else None
-        row: tuple[object, ...] = (turn, block, f"{m:.2f}", f"{total:.4g}", _grown(before, m))
+        row: tuple[object, ...] = (turn + 1, block, f"{m:.2f}", f"{total:.4g}", _grown(before, m))
         if lazy:
             used, used_before = answer["m"][turn], answer["m"][turn - 1] if turn else None
             done = used_before is not None and used > used_before
