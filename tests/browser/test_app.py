@@ -232,8 +232,19 @@ def _is_worker(pid: int) -> bool:
         return False
 
 
+PLACES = (
+    "",
+    "lesson=06_copy_on_write",
+    "lesson=19_flash_and_paged&step=10",
+    "lesson=21_inside_the_worker&step=18",
+    "page=sequences",
+    "page=speed",
+    "page=glossary",
+)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("place", ["", "lesson=06_copy_on_write", "page=sequences", "page=speed", "page=glossary"])
+@pytest.mark.parametrize("place", PLACES)
 def test_no_screen_has_a_serious_fault_for_screen_readers(app: str, browser: Any, place: str, scheme: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
