@@ -39,6 +39,10 @@ def hold(stream, tenths=1):
 def holding_transfers(poison=NAN):
     transfers = make(poison)
     before = sides(transfers)[0]
+    # Whatever Triton has still to compile is compiled now, and not while the stream is held.
+    other = make(poison)
+    other.spill([2, 5], [1, 3])
+    other.reload([1], [4])
     torch.cuda.synchronize()
     hold(transfers.stream)
     return transfers, before

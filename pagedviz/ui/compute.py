@@ -1,7 +1,9 @@
 """The server's one compute process, and each session's hold on its run."""
 
 import gc
+import threading
 import time
+from collections.abc import Callable
 from threading import RLock
 
 import streamlit as st
@@ -11,6 +13,7 @@ from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputeClient, ComputedRun, Held
 from pagedviz.scenario import Scenario
 
+_drawing = threading.local()  # one thread draws one page
 QUICK = 0.15  # seconds that a page waits for an answer before it says that it is asking
 
 
@@ -57,7 +60,16 @@ def ask(name: str, index: int, probe: Probe) -> Answer | None:
     while answer is None and first and time.monotonic() < until:
         time.sleep(0.01)
         answer = client().ask(held, index, probe)
+    if answer is None:
+        _drawing.unanswered = True
     return answer
+
+
+def waits(draw: Callable[[], ComputedRun]) -> tuple[ComputedRun, bool]:
+    """Draw a run, and say whether more is to come than what was drawn: an answer may arrive while the page is made."""
+    _drawing.unanswered = False
+    run = draw()
+    return run, run.waiting or _drawing.unanswered
 
 
 def again(name: str, scenario: Scenario) -> None:

@@ -45,8 +45,8 @@ def live(key: str, body: Callable[[], ComputedRun]) -> None:
     started = compute.started()
 
     def fragment() -> None:
-        run = body()
-        now = None if not run.waiting else ANSWER_SECONDS if run.done else POLL_SECONDS
+        run, waiting = compute.waits(body)
+        now = None if not waiting else ANSWER_SECONDS if run.done else POLL_SECONDS
         if poll != now or started != compute.started():
             st.session_state[f"{key}-poll"] = now
             st.rerun()
@@ -57,11 +57,17 @@ def live(key: str, body: Callable[[], ComputedRun]) -> None:
 def show_stage(place: str, name: str, view: RunView, run: ComputedRun, start: int, **more: Any) -> None:
     """The stage itself. `name` identifies the run: while it stays, the learner's step stays. `place` is what
     `compute.follow` was called with."""
-    wishes = st.session_state.get("wishes", {})
     data = view.stage_data(name, run, compute.backend())
-    data |= {"step": start, "goto": wishes.get(name), "pauses": [], "veil": None, "in_address": True}
+    data |= {"step": start, "goto": _wish(name), "pauses": [], "veil": None, "in_address": True}
     data |= {"lens": _lens(place, name, view)}
     stage(data | more, key=STAGE)
+
+
+def _wish(name: str) -> dict[str, Any] | None:
+    """The step that the stage is to go to, until it says that it has heard: it may come onto the page only now."""
+    wish: dict[str, Any] | None = st.session_state.get("wishes", {}).get(name)
+    heard = (st.session_state.get(STAGE) or {}).get("at") or {}
+    return None if wish is None or wish["nonce"] <= (heard.get("nonce") or 0) else wish
 
 
 def _lens(place: str, name: str, view: RunView) -> dict[str, Any] | None:

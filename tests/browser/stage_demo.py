@@ -214,9 +214,11 @@ def page() -> None:
     name = st.query_params.get("case", "lesson")
     state = st.session_state
     if "data" not in state:
-        data = CASES["lesson" if name in ("pending", "two", "pauses") else name]()
+        data = CASES["lesson" if name in ("pending", "two", "pauses", "wished") else name]()
         if name == "pending":
             data["checks"] = [None] * len(data["checks"])
+        if name == "wished":
+            data["goto"] = {"nonce": 1, "step": 6, "play": True}
         if name == "pauses":
             data |= {"pauses": [{"step": 4, "text": "A question on the left comes first."}], "veil": 6}
         data |= {"step": int(st.query_params.get("step", 0)), "cache": lens_answers.CACHE, "lens": None}

@@ -97,6 +97,20 @@ def test_a_link_opens_the_same_lesson_at_the_same_step(visit: Visit) -> None:
     expect_stage(again, step=8, verdict="ok")
 
 
+def test_the_lens_asks_the_kernel_at_every_step_that_it_is_taken_to(visit: Visit) -> None:
+    steps = lesson.load("02_block_table").pages[-1].graded_at
+    page = visit(f"lesson=02_block_table&step={steps - 6}")
+    page.keyboard.press("k")
+    lens = page.locator(".lens")
+    for step in range(steps - 6, steps + 1):
+        expect_stage(page, step=step)
+        playwright.expect(lens).to_have_attribute("data-state", "answered", timeout=30_000)
+        playwright.expect(page.get_by_label("Lens: sequence")).to_have_value("A")
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("k")
+    playwright.expect(lens).to_be_hidden()
+
+
 def test_links_lead_to_every_lesson_without_a_new_page_load(visit: Visit) -> None:
     page = visit()
     page.evaluate("window.still = true")
@@ -204,10 +218,11 @@ def test_a_trace_is_exported_and_an_opened_one_is_computed_again(visit: Visit, t
     playwright.expect(
         again.get_by_text("The trace has 4 steps, its run 4; 4 were computed here again, and 4 came")
     ).to_be_visible()
-    file.write_text(json.dumps({**trace, "pagedviz_trace": 1}))
-    again.locator("input[type=file]").set_input_files(file)
+    old = tmp_path / "old.json"
+    old.write_text(json.dumps({**trace, "pagedviz_trace": 1}))
+    again.locator("input[type=file]").set_input_files(old)
     playwright.expect(again.get_by_text("the trace has version 1; version 2 is read")).to_be_visible()
-    (tmp_path / "broken.json").write_bytes(file.read_bytes()[:500])
+    (tmp_path / "broken.json").write_bytes(old.read_bytes()[:500])
     again.locator("input[type=file]").set_input_files(tmp_path / "broken.json")
     playwright.expect(again.get_by_text("Not loaded")).to_be_visible()
 

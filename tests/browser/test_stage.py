@@ -316,6 +316,16 @@ def test_python_moves_the_stage_by_nonce_length_and_run(show: Open) -> None:
     at(page, 6)
 
 
+def test_a_wish_made_before_the_stage_came_onto_the_page_is_obeyed_once(show: Open) -> None:
+    page = show("wished")
+    playwright.expect(page.locator(STAGE)).to_have_attribute("data-step", "6", timeout=8_000)
+    page.get_by_text("Python heard: 6").wait_for()
+    press(page, "Step back")
+    page.get_by_text("Python heard: 5").wait_for()
+    page.wait_for_timeout(300)
+    at(page, 5)
+
+
 def test_two_stages_do_not_answer_to_one_key(show: Open) -> None:
     page = show("two")
     page.locator(STAGE).nth(1).wait_for()

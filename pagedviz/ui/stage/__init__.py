@@ -44,8 +44,9 @@ def stage(
 
     `data` is the run as plain JSON: base snapshot, steps (event, sentence, source line), checks so far. Sending it
     again with the same `run` keeps the learner's step, whatever else has changed; another `run` starts at
-    `data["step"]`. Where the learner rests comes back a moment later as `stage(...).at`, {"run": ..., "step": ...},
-    None until then; `on_at` is called when it changes.
+    `data["step"]`. `data["goto"]`, {"nonce", "step", "play"}, is a wish; a larger nonce is a new one. Where the learner
+    rests comes back a moment later as `stage(...).at`, {"run", "step", "nonce"}, with the nonce of the last wish that
+    was heard, None until then; `on_at` is called when it changes.
 
     Where `data["cache"]` gives the model's sizes, the learner can open the kernel lens. What it asks for comes back as
     `stage(...).lens`, {"run", "step", "seq_id", "layer", "head", "num_splits"}, None while it is closed; `on_lens` is

@@ -96,14 +96,15 @@ class Stage {
     if (known && length !== total && before !== this.step) this.motion.finish();
     this.draw();
     if (!first && this.step !== before) this.tellSoon();
-    this.follow(data.goto, known);
+    this.follow(data.goto);
     if (known && total > length && this.until > this.step) this.play(this.until);
   }
 
-  follow(goto, known) {
+  // A wish is obeyed once, also by a stage that comes onto the page after it was made; Python hears which was.
+  follow(goto) {
     if (!goto || goto.nonce === this.nonce) return;
     this.nonce = goto.nonce;
-    if (!known) return;
+    this.tellSoon();
     if (goto.play && goto.step > this.step) this.play(goto.step);
     else {
       this.stop();
@@ -184,7 +185,7 @@ class Stage {
     clearTimeout(this.telling);
     this.telling = null;
     if (this.data.in_address) this.writeAddress();
-    this.tell("at", { run: this.data.run, step: this.step });
+    this.tell("at", { run: this.data.run, step: this.step, nonce: this.nonce ?? 0 });
   }
 
   // The address holds the step, so that a copied link opens there. No history entry: Back leaves the page.
