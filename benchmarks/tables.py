@@ -6,9 +6,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
+from importlib.metadata import version
 
 import torch
-import triton
 
 import kernels
 from benchmarks.contest import Contest
@@ -45,7 +45,7 @@ def machine() -> dict[str, str]:
         "gpu": torch.cuda.get_device_name(),
         "driver": driver,
         "torch": torch.__version__,
-        "triton": triton.__version__,
+        "triton": version("triton"),
         "python": platform.python_version(),
         "date": date.today().isoformat(),
     }
