@@ -4,16 +4,41 @@ import json
 
 import pytest
 
+from benchmarks import readme
 from pagedviz import measurements
 from pagedviz.measurements import BadMeasurements, load, parse, text_table
 from tests.measurement_cases import absent, row
 from tests.measurement_cases import measurements as made
 
-SOME = made(row("A"), row("A", "Other", 80.0), absent("B", "Other", "has no B"), row("B", rate=7.0, error=0.0))
+SOME = made(
+    row("A"), row("A", "Other", 80.0, microseconds=4.0), absent("B", "Other", "has no B"), row("B", rate=7.0, error=0.0)
+)
 
 
 def test_what_was_written_is_read_again():
     assert parse(SOME.to_text(), "some.json") == SOME
+
+
+@pytest.mark.skipif(not measurements.RECORDED.exists(), reason="nothing has been recorded yet")
+def test_what_is_recorded_has_this_projects_numbers_in_every_case_and_stands_in_the_readme():
+    recorded = load(measurements.RECORDED)
+    assert {row.table for row in recorded.rows} >= {"decode", "block size"}
+    for name in measurements.TABLES:
+        rows = recorded.table(name)
+        assert {row.case for row in rows} == {row.case for row in rows if row.who == measurements.OURS and row.rate}
+    text = readme.README.read_text(encoding="utf-8")
+    assert readme.written(text, recorded) == text
+
+
+def test_block_of_the_readme_replaces_what_stood_between_its_marks():
+    text = readme.written(f"a{readme.BEGIN}old{readme.END}z", SOME)
+    assert text.startswith(
+        f"a{readme.BEGIN}\n\nRecorded on one Some GPU, 2026-01-02: driver 1.2, torch 2.0, triton 3.0."
+    )
+    assert "| A | 5.0 µs, 100 GB/s | **4.0 µs (0.80×), 80 GB/s** |\n| B | 5.0 µs, 7 GB/s | – |" in text
+    assert text.endswith(f"{readme.END}z")
+    assert "old" not in text
+    assert readme.written(text, SOME) == text
 
 
 def test_label_says_where_and_when(monkeypatch, tmp_path):

@@ -50,6 +50,8 @@ def _checked(k: Tensor, scales: object) -> None:
         raise Absent("no 8-bit K and V")
     if k.shape[1] < SMALLEST_BLOCK:
         raise Absent(f"its kernel takes a tile of at most one block, and of at least {SMALLEST_BLOCK} tokens")
+    # It compiles for every shape, and after eight it would give up and compute something else, slowly.
+    torch.compiler.reset()
 
 
 def decode(q: Tensor, k: Tensor, v: Tensor, tables: Tensor, seq_lens: Tensor, **scales: Tensor) -> list[Launch]:
