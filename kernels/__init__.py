@@ -1,10 +1,11 @@
 """The kernels of PagedAttention, each beside a plain torch twin with the same signature.
 
 Read `reference.py` first: it says what each kernel means. Then, in the order in which a token meets them:
-`store_kv.py`, `paged_decode.py` (whose kernel is `decode_kernel.py`), `paged_prefill.py`, `copy_blocks.py`,
-`gather_blocks.py`; and, apart from them, `lens.py`, which lets the decode kernel report each of its turns, and
-`lazy_rescale.py`, which tries one trick. `block_rows.py` is how whole blocks move, `quantize.py` how 8-bit numbers are
-made. The package knows torch and triton, and nothing of pagedviz.
+`store_kv.py`, `paged_decode.py` (whose kernel is `decode_kernel.py`), `paged_prefill.py` (`prefill_kernel.py`, and
+`prefill_descriptor_kernel.py` where tiles fit blocks), `copy_blocks.py`, `gather_blocks.py`; and, apart from them,
+`lens.py`, which lets the decode kernel report each of its turns, and `lazy_rescale.py`, which tries one trick.
+`block_rows.py` is how whole blocks move, `quantize.py` how 8-bit numbers are made. The package knows torch and triton,
+and nothing of pagedviz.
 """
 
 import os
@@ -24,20 +25,19 @@ if not (torch.cuda.is_available() and torch.version.cuda) and "TRITON_INTERPRET"
 from kernels.launch import USES_TRITON, backend_name, device
 from kernels.reference import dense_attention
 
-# The twin computes everywhere until the kernel is written.
-from kernels.reference_prefill import paged_prefill
-
 if USES_TRITON:
     from kernels.copy_blocks import copy_blocks
     from kernels.gather_blocks import gather_blocks, scatter_blocks
     from kernels.lazy_rescale import lazy_rescale
     from kernels.lens import paged_decode_lens
     from kernels.paged_decode import paged_decode
+    from kernels.paged_prefill import paged_prefill
     from kernels.store_kv import store_kv
 else:
     from kernels.reference import copy_blocks, gather_blocks, paged_decode, scatter_blocks, store_kv
     from kernels.reference_lazy_rescale import lazy_rescale
     from kernels.reference_lens import paged_decode_lens
+    from kernels.reference_prefill import paged_prefill
 
 __all__ = [
     "backend_name",

@@ -7,16 +7,15 @@ import torch
 from torch import Tensor
 
 import kernels
-from kernels import reference_prefill
+from kernels import prefill_plan, reference_prefill
 from tests.kernel_cases import Batch, Shape, assert_near, ids, make_batch, randn
 
 
 @dataclass
 class Prefill:
-    """What `paged_prefill` takes: a batch whose q holds the newest `query_lens` tokens of each sequence."""
+    """What `paged_prefill` takes: a batch whose q holds the newest tokens of each sequence."""
 
     batch: Batch
-    query_lens: Sequence[int]
     query_start_loc: Tensor
 
     def arguments(self) -> dict[str, Tensor]:
@@ -43,10 +42,19 @@ class Prefill:
         assert_near(self.run(**options), self.dense(**dense))
 
 
+def starts_of(query_lens: Sequence[int]) -> list[int]:
+    return [sum(query_lens[:i]) for i in range(len(query_lens) + 1)]
+
+
 def make_prefill(shape: Shape, query_lens: Sequence[int] | None = None, *, padding_rows: int = 0, **how) -> Prefill:
     """Make a batch that prefills the last `query_lens` tokens of sequences of `shape.lens`, all of them if None."""
     batch = make_batch(shape, **how)
-    query_lens = shape.lens if query_lens is None else query_lens
-    starts = [sum(query_lens[:i]) for i in range(len(query_lens) + 1)]
+    starts = starts_of(shape.lens if query_lens is None else query_lens)
     batch.q = randn(starts[-1] + padding_rows, shape.kv_heads * shape.group, shape.head_dim, dtype=shape.dtype, seed=7)
-    return Prefill(batch, query_lens, ids(*starts, dtype=batch.block_tables.dtype))
+    return Prefill(batch, ids(*starts, dtype=batch.block_tables.dtype))
+
+
+def cut(monkeypatch, **changes: int) -> None:
+    """Change what the plan says: cut(monkeypatch, num_splits=3, tile_tokens=16)."""
+    planned = prefill_plan.plan
+    monkeypatch.setattr(prefill_plan, "plan", lambda *shape: planned(*shape)._replace(**changes))
