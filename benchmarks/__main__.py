@@ -7,10 +7,10 @@ Without --json the file is benchmarks/measured.json, which the app's page "Speed
 
 from pathlib import Path
 
-from benchmarks import ceilings, copies, decode, tables
+from benchmarks import ceilings, copies, decode, prefill, tables
 from pagedviz.measurements import MEASURED, Measurements, Row
 
-TABLES = {**decode.TABLES, "moves": copies.by_shape}
+TABLES = {**decode.TABLES, **prefill.TABLES, "moves": copies.by_shape}
 
 
 def main() -> None:

@@ -1,19 +1,21 @@
 """How long the attention of many new tokens takes on this GPU: TFLOP/s, by batch and block size.
 
-    python -m benchmarks.prefill [--rounds 15]
+    python -m benchmarks.prefill [--rounds 15] [--alone]
 
-bfloat16, 32 query heads over 8 KV heads, head_dim 128, blocks scattered at random. Each output is compared with dense
-attention in float64 before a CUDA graph of a few calls is replayed. Flops are those of the pairs of a query and a key
-that it sees, 4 * head_dim a head. An error is the largest difference over the largest value of the reference.
+bfloat16, 32 query heads over 8 KV heads, head_dim 128, blocks scattered at random, beside peers. The flops are those of
+the pairs of a query and a key that it sees, 4 * head_dim a head. `benchmarks/contest.py` says how it is timed.
 """
 
-import argparse
-import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
 
 import torch
 
 import kernels
+from benchmarks import tables
+from benchmarks.contest import Contest, base_row
+from pagedviz.measurements import Row
+from pagedviz.runtime.bandwidth import relative_error
 
 NUM_HEADS, NUM_KV_HEADS, HEAD_DIM = 32, 8, 128
 BLOCK_SIZES = (16, 64, 128)
@@ -26,7 +28,8 @@ BATCHES = {  # new and cached tokens of each sequence
     "63 decodes + 2048 new": [(1, 8191)] * 63 + [(2048, 0)],
     "16 verify 5 after 8192": [(5, 8192)] * 16,
 }
-Call = Callable[..., torch.Tensor]
+CALLS = 4  # in one CUDA graph, so that starting it hardly counts
+AT_ONCE = 512  # queries of the reference
 
 
 class Case:
@@ -57,20 +60,23 @@ class Case:
         """What `paged_prefill` takes, in its order."""
         return self.q, self.k, self.v, self.tables, self.seq_lens, self.starts
 
-    def error(self, out: torch.Tensor, at_once: int = 512) -> float:
-        """The largest difference from dense attention in float64, over the largest value of that."""
-        worst = largest = 0.0
+    @cached_property
+    def wanted(self) -> torch.Tensor:
+        """Dense attention in float64: [num_tokens, num_heads, head_dim]."""
+        rows = []
         starts = self.starts.tolist()
         for seq, seq_len in enumerate(self.seq_lens.tolist()):
             blocks = self.tables[seq, : -(-seq_len // self.block_size)].long()
             k, v = (cache[blocks].flatten(0, 1)[:seq_len] for cache in (self.k, self.v))
-            for first in range(starts[seq], starts[seq + 1], at_once):
-                last = min(first + at_once, starts[seq + 1])
+            for first in range(starts[seq], starts[seq + 1], AT_ONCE):
+                last = min(first + AT_ONCE, starts[seq + 1])
                 seen = seq_len - (starts[seq + 1] - last)
-                wanted = kernels.dense_attention(self.q[first:last], k[:seen], v[:seen])
-                worst = max(worst, float((out[first:last].double() - wanted).abs().max()))
-                largest = max(largest, float(wanted.abs().max()))
-        return worst / largest
+                rows.append(kernels.dense_attention(self.q[first:last], k[:seen], v[:seen]))
+        return torch.cat(rows)
+
+    def error(self, outputs: Sequence[torch.Tensor]) -> float:
+        """The largest difference of any output from dense attention, over the largest value of that."""
+        return max(relative_error(out, self.wanted) for out in outputs)
 
 
 def cases() -> Iterator[Case]:
@@ -80,42 +86,24 @@ def cases() -> Iterator[Case]:
             yield Case(name, block_size)
 
 
-def measure(case: Case, call: Call, rounds: int = 15, calls: int = 4) -> float:
-    """Median microseconds of `call(*case.inputs())`, several in a CUDA graph so that starting one hardly counts."""
-    inputs = case.inputs()
-    call(*inputs)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(calls):
-            call(*inputs)
-    times = []
-    for i in range(5 + rounds):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times += [start.elapsed_time(end) * 1000 / calls] * (i >= 5)
-    return statistics.median(times)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
-    print(f"{kernels.backend_name()}; torch {torch.__version__}")
-    if kernels.device().type != "cuda":
-        print("An interpreted launch says nothing about speed: this needs an NVIDIA GPU.")
-        return
-    print(f"{'batch':24}{'block_size':>12}{'us':>10}{'TFLOP/s':>10}{'error':>10}")
+def by_batch(contest: Contest) -> Iterator[Row]:
+    """Every case. The pools do not rotate: what a tile of queries reads again lies in L2 in real prefills too."""
     for case in cases():
-        error = case.error(kernels.paged_prefill(*case.inputs()))
-        microseconds = measure(case, kernels.paged_prefill, rounds)
-        tflops = case.flops / microseconds / 1e6
-        print(f"{case.name:24}{case.block_size:12}{microseconds:10.1f}{tflops:10.1f}{error:10.1e}", flush=True)
-        torch.cuda.empty_cache()
+        yield from run(case, contest)
 
+
+def run(case: Case, contest: Contest) -> Iterator[Row]:
+    q, k, v, table, seq_lens, starts = case.inputs()
+    yield from contest.rows(
+        base_row("prefill", f"{case.name}, block_size {case.block_size}", "TFLOP/s", k, q.dtype),
+        [partial(kernels.paged_prefill, *case.inputs())] * CALLS,
+        lambda peer: peer.prefill(q[None], k, v, table[None], seq_lens, starts) * CALLS,
+        case.error,
+        lambda microseconds: case.flops / microseconds / 1e6,
+    )
+
+
+TABLES = {"prefill": by_batch}
 
 if __name__ == "__main__":
-    main()
+    tables.main(__doc__, TABLES)
