@@ -72,11 +72,24 @@ def _wish(name: str) -> dict[str, Any] | None:
 
 def _lens(place: str, name: str, view: RunView) -> dict[str, Any] | None:
     """What the open lens wants to see, and the kernel's answer, None while it is being asked."""
-    asked = (st.session_state.get(STAGE) or {}).get("lens")
-    if not asked or asked["run"] != name or not 0 <= asked["step"] <= len(view.steps):
+    asked: Any = (st.session_state.get(STAGE) or {}).get("lens")
+    probe = lens_of(asked)
+    if probe is None or asked["run"] != name or asked["step"] > len(view.steps):
         return None
-    probe = Lens(asked["seq_id"], asked["layer"], asked["head"], asked["num_splits"])
     return {"asked": asked, "answer": compute.ask(place, asked["step"], probe)}
+
+
+def lens_of(asked: Any) -> Lens | None:
+    """The probe of what the stage asks for, or None: it comes from a browser, so it may be anything.
+
+    Whole numbers only: to a dictionary of answers True and 1.0 are 1, and to a kernel they are not.
+    """
+    match asked:
+        case {"run": str(), "step": step, "seq_id": str(seq_id), **more}:
+            numbers = [step, *(more.get(name) for name in ("layer", "head", "num_splits"))]
+            if all(type(number) is int and number >= 0 for number in numbers):
+                return Lens(seq_id, *numbers[1:])
+    return None
 
 
 def show_charts(key: str, view: RunView, run: ComputedRun, step: int) -> None:
