@@ -6,6 +6,7 @@ from pagedviz import probe
 from pagedviz.engine import history
 from pagedviz.probe import Probe
 from pagedviz.runtime import recording
+from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.runner import Runner
 from pagedviz.scenario import Add, Append, Fork, Free, Op, Reload, Spill
 from tests.runner_cases import TINY, same_bits
@@ -59,6 +60,17 @@ def test_every_state_can_be_had_again_in_any_order(monkeypatch, key_frame, room)
         for seq_id, (length, *queries) in logged.items():
             assert snapshot.seq_len(seq_id) == length or not snapshot.tokens[seq_id]
             assert same_bits(moment.log[seq_id].q[1][: len(queries)], queries)
+
+
+def test_frame_is_copied_once_however_often_it_is_passed(monkeypatch):
+    monkeypatch.setattr(recording, "KEY_FRAME", 3)
+    copies = []
+    real = KVCache.clone
+    monkeypatch.setattr(KVCache, "clone", lambda kv: copies.append(kv) or real(kv))
+    runner, _ = played()
+    for index in (8, 2, 8, 2, 8):
+        runner.recording.at(index)
+    assert len(copies) == 2
 
 
 def test_looking_back_leaves_the_run_as_it_is():

@@ -85,8 +85,9 @@ class Recording:
             self._kv.apply(event)
             if isinstance(event, Written):
                 self._store(self._kv, event)
-            if self._index % KEY_FRAME == 0 and (len(self._frames) + 1) * self._kv.num_bytes <= FRAME_BYTES:
-                self._frames.setdefault(self._index, self._kv.clone())
+            new = self._index % KEY_FRAME == 0 and self._index not in self._frames
+            if new and (len(self._frames) + 1) * self._kv.num_bytes <= FRAME_BYTES:
+                self._frames[self._index] = self._kv.clone()
         self._kv.settle()
         return self._kv
 
