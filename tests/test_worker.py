@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -15,6 +16,7 @@ import pytest
 
 from pagedviz.play import PROJECT
 from pagedviz.runtime.client import MAX_CRASHES, MAX_CRASHES_IN_ALL, WORKER, ComputeClient
+from pagedviz.runtime.worker import Run
 from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Generate, Op, Reload, Scenario, Spill
 from pagedviz.trace import Check, Step
 from tests.runner_cases import TINY, Played, one_by_one
@@ -155,6 +157,20 @@ def test_closed_run_is_computed_no_further():
     assert process.wait(timeout=60) == 0
     assert max(answer["index"] for answer in answers if answer.get("run") == "y" and "index" in answer) < 8
     assert max(answer["index"] for answer in answers if answer.get("run") == "x" and "index" in answer) == 13
+
+
+def test_closed_run_frees_its_tensors_at_once():
+    gc.disable()
+    try:
+        run = Run(0, TINY)
+        run.extend((Add("A", tuple("abc")),))
+        assert run.advance()
+        assert run.advance()
+        kept = weakref.ref(run.runner.kv.k)
+        run.close()
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 # --- holding, continuing, undoing ---

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -40,7 +41,8 @@ class Runner:
         self.kv = KVCache(cache, self.device)
         self.decode = DecodeGraphs()
         self.log = KVLog(cache.num_layers)
-        self.player = Player(cache, seed, self._sample)
+        # Not a method: in a circle of references the tensors of a closed run would wait to be collected.
+        self.player = Player(cache, seed, partial(_next_token, self.model, self.log))
         self.recording = Recording(Scenario(seed, cache), self.player.base, self.device)
 
     def check_start(self) -> Check:
@@ -68,9 +70,6 @@ class Runner:
     def ask(self, probe: Probe, index: int) -> dict[str, Any]:
         """Answer a probe at the state after `index` happenings, as plain JSON."""
         return probes.answer(probe, self.recording.at(index))
-
-    def _sample(self, seq_id: str) -> str:
-        return self.model.next_token(self.log.sequences[seq_id].x[-1])
 
     def _check(self, snapshot: Snapshot, broken: tuple[str, ...], happening: Happening | None) -> Check:
         started = time.perf_counter()
@@ -180,3 +179,7 @@ class Runner:
         by_block = scores.softmax(dim=-1).split(self.cache.block_size, dim=-1)
         rows = torch.stack([block.sum(dim=-1) for block in by_block], dim=-1)
         return {seq_id: [[round(weight, 4) for weight in row] for row in rows.tolist()]}
+
+
+def _next_token(model: ToyModel, log: KVLog, seq_id: str) -> str:
+    return model.next_token(log.sequences[seq_id].x[-1])
