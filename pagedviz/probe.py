@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 Answer = Mapping[str, Any]
+NOT_FINITE = "A number that the kernel gave is not finite, so it is wrong, and nothing is shown of it."
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What stands below the stage says what the probe answered: real answers of a small run, shown without a browser."""
 
 import json
+import math
 import re
 
 import pytest
@@ -75,6 +76,18 @@ def test_splits_are_joined_by_their_shares(run):
     weighed = [float(row[5]) * split["out"][0] for row, split in zip((first, second), answer["splits"], strict=True)]
     assert sum(weighed) == pytest.approx(answer["out"][0], abs=2e-4)
     assert joined[6] == dense[6]
+
+
+def test_lens_that_is_not_finite_is_a_sentence(run):
+    runner, last = run
+    moment = runner.recording.at(last)
+    k, block = moment.kv.k[1], moment.snapshot.block_tables["A"][0]
+    kept = k[block].clone()
+    k[block] = math.nan
+    answer = runner.ask(probe.Lens("A", 1, 1, 2), last)
+    k[block] = kept
+    assert not answer["ok"]
+    assert [caption.value for caption in shown(probe.Lens("A", 1, 1, 2), answer).caption] == [probe.NOT_FINITE]
 
 
 @pytest.mark.parametrize(("tile", "said"), [(4, "equal bit for bit"), (5, "equal bit for bit|output numbers differ")])

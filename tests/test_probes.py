@@ -1,5 +1,6 @@
 """Probes answer from the tensors of a moment: what the kernels report there, and why they cannot where they cannot."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from pagedviz import probe
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.probe import Probe
-from pagedviz.runtime.probes import block_sizes
+from pagedviz.runtime.probes import block_sizes, flash_and_paged
 from pagedviz.runtime.probes.newest import newest
 from pagedviz.runtime.runner import Runner
 from pagedviz.scenario import Add, Append, Fork, Spill
@@ -89,6 +90,22 @@ def test_same_tile_is_the_same_bits_and_another_tile_the_same_number(run):
     assert other["flash"][-1]["l"] == pytest.approx(other["paged"][-1]["l"], rel=1e-6)
     assert same["ok"]
     assert other["ok"]
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: type(asked).__name__)
+def test_number_that_is_not_finite_is_never_within_the_tolerance(asked):
+    runner = Runner(CACHE, 0)
+    last = sum(1 for _ in runner.perform(OPS[0]))
+    moment = runner.recording.at(last)
+    moment.kv.v[0, moment.snapshot.block_tables["A"][1]] = math.nan
+    assert runner.ask(asked, last) == {"refused": probe.NOT_FINITE}
+
+
+def test_nan_that_only_the_loop_over_tiles_meets_is_not_within_the_tolerance(run, monkeypatch):
+    runner, last = run
+    real = flash_and_paged._side_by_side
+    monkeypatch.setattr(flash_and_paged, "_side_by_side", lambda cache, at, tile: real(cache, at, tile) * math.nan)
+    assert runner.ask(probe.FlashAndPaged("A", 0, 0, 4), last) == {"refused": probe.NOT_FINITE}
 
 
 def test_lazy_rescales_and_the_plain_ones_are_counted_over_the_same_scores(run):

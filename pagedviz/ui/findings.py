@@ -60,6 +60,10 @@ def _printed(tensor: list[Any]) -> str:
 
 def _lens(answer: Answer) -> None:
     """What each split of a sequence found, and how the parts are joined."""
+    # The stage shows a turn that is not finite; these sentences and shares would have nothing to say.
+    if answer["max_error"] is None:
+        st.caption(probe.NOT_FINITE)
+        return
     splits = [split for split in answer["splits"] if split["turns"]]
     most = max(split["lse"] for split in splits)
     shares = [2.0 ** (split["lse"] - most) for split in splits]

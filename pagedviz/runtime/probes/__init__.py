@@ -15,11 +15,13 @@ MOST_SPLITS = 8  # of a lens
 
 
 def answer(asked: Probe, moment: Moment) -> dict[str, Any]:
-    """Answer a probe at a moment; numbers that are not finite become None, which JSON can say."""
+    """Answer a probe at a moment. A number that is not finite is no answer, and JSON has no word for it."""
     try:
-        answers: dict[str, Any] = _sayable(ANSWERS[type(asked)](asked, moment))
+        answers = ANSWERS[type(asked)](asked, moment)
     except Refused as refused:
         return {"refused": str(refused)}
+    if not _finite(answers):
+        return {"refused": probe.NOT_FINITE}
     return answers
 
 
@@ -43,15 +45,15 @@ def _lens(asked: probe.Lens, moment: Moment) -> dict[str, Any]:
     )
 
 
-def _sayable(value: Any) -> Any:
+def _finite(value: Any) -> bool:
     match value:
-        case float() if not math.isfinite(value):
-            return None
+        case float():
+            return math.isfinite(value)
         case dict():
-            return {key: _sayable(item) for key, item in value.items()}
+            return all(map(_finite, value.values()))
         case list() | tuple():
-            return [_sayable(item) for item in value]
-    return value
+            return all(map(_finite, value))
+    return True
 
 
 ANSWERS: dict[type[Probe], Callable[[Any, Moment], dict[str, Any]]] = {
