@@ -8,6 +8,7 @@ import torch
 
 import kernels
 from pagedviz.runtime import decode_graph
+from pagedviz.runtime.probes.lens import MAX_BLOCKS
 from pagedviz.runtime.runner import Runner
 from pagedviz.runtime.toy_model import VOCABULARY
 from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Generate, Reload, Spill, parse
@@ -17,7 +18,7 @@ from tests.runner_cases import TINY, Played, on_attention, one_by_one, same_bits
 ABC = ("a", "b", "c")
 
 
-def test_example_of_the_issue_is_good_at_every_step():
+def test_example_run_is_good_at_every_step():
     scenario = parse(EXAMPLE)
     played = Played(*scenario.ops, cache=scenario.cache, seed=scenario.seed)
     assert len(played.steps) == 19
@@ -395,3 +396,11 @@ def test_seed_decides_everything():
 
 def test_largest_seed_is_taken():
     assert Runner(TINY, 2**63 - 1).check_start().ok
+
+
+def test_a_table_longer_than_the_lens_takes_is_good_too():
+    cache = replace(TINY, block_size=1, num_blocks=72, num_layers=1)
+    played = Played(Add("A", tuple(range(66))), Append("A", ("x",)), cache=cache)
+    assert len(played.state.block_tables["A"]) > MAX_BLOCKS
+    assert [check for check in played.checks if not check.ok] == []
+    assert played.last.weights == {}

@@ -21,6 +21,7 @@ from pagedviz.runtime.decode_graph import DecodeGraphs
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import TOLERANCE, KVLog
 from pagedviz.runtime.launch_input import LaunchInput, launch_input
+from pagedviz.runtime.probes.lens import MAX_BLOCKS
 from pagedviz.runtime.recording import Recording
 from pagedviz.runtime.toy_model import ToyModel
 from pagedviz.scenario import CacheConfig, Op, Scenario
@@ -28,7 +29,6 @@ from pagedviz.trace import Check
 
 FULL_SWEEP_BLOCKS = 64  # device pools up to this size have every unowned slot looked at after every event
 TILE_ELEMENTS = 4096  # of K a tile holds at most, 16 KiB: a larger block takes several turns of the kernel's loop
-WEIGHTED_BLOCKS = 64  # sequences of more blocks than this have no attention weights shown
 
 
 class Runner:
@@ -140,13 +140,24 @@ class Runner:
         """Attend from the launch's tokens through the tables: by sequence [query_len, num_heads, head_dim]."""
         q, k_cache, v_cache = self._newest(launch, layer, "q"), self.kv.k[layer], self.kv.v[layer]
         block_tables, seq_lens = launch.block_tables.to(self.device), launch.seq_lens.to(self.device)
-        tile = min(self.cache.block_size, max(16, TILE_ELEMENTS // self.cache.head_dim))
+        tile = self._tokens_per_tile(launch)
         if launch.is_decode:
             paged = self.decode(q, k_cache, v_cache, block_tables, seq_lens, tokens_per_tile=tile)
         else:
             starts = launch.query_start_loc.to(self.device)
             paged = kernels.paged_prefill(q, k_cache, v_cache, block_tables, seq_lens, starts, tokens_per_tile=tile)
         return dict(zip(launch.seq_ids, paged.split_with_sizes(launch.query_lens), strict=True))
+
+    def _tokens_per_tile(self, launch: LaunchInput) -> int | None:
+        """How many tokens a turn of the kernel's loop takes: one block, wherever the lens may look at its turns.
+
+        Prompts and long tables take more. A compiled kernel then chooses what was measured (None); an interpreted turn
+        takes as long whatever its tile, so there it is large.
+        """
+        most = max(16, TILE_ELEMENTS // self.cache.head_dim)
+        if launch.is_decode and launch.block_tables.shape[1] <= MAX_BLOCKS:
+            return min(self.cache.block_size, most)
+        return None if self.device.type == "cuda" else most
 
     def _errors(self, layer: int, paged: dict[str, Tensor]) -> dict[str, float]:
         """By sequence the largest difference from the judge, float64 attention over the plain log."""
@@ -171,7 +182,7 @@ class Runner:
 
         Computed in float64 over the log: softmax(q K^T / sqrt(head_dim)), summed block by block.
         """
-        if seq_id is None or not snapshot.tokens.get(seq_id) or len(snapshot.block_tables[seq_id]) > WEIGHTED_BLOCKS:
+        if seq_id is None or not snapshot.tokens.get(seq_id) or len(snapshot.block_tables[seq_id]) > MAX_BLOCKS:
             return {}
         logged = self.log.sequences[seq_id]
         k = torch.stack(logged.k[-1]).double().repeat_interleave(self.cache.num_heads // self.cache.num_kv_heads, dim=1)

@@ -13,7 +13,7 @@ from kernels import launch
 from pagedviz import source
 from pagedviz.play import PROJECT, SourceLine
 
-MAX_BLOCKS = 64  # of a sequence: one turn each, and a turn takes the interpreter milliseconds
+MAX_BLOCKS = 64  # of a sequence whose turns and weights are shown: a turn takes the interpreter milliseconds
 
 SAYS = {
     "table": "The block's id is read from the table: entry token // block_size.",
