@@ -206,6 +206,20 @@ def test_stepping_the_run_asks_again(show: Open) -> None:
     playwright.expect(page.get_by_label("Lens: sequence")).to_have_value("B")
 
 
+def test_what_the_lens_hides_takes_part_in_no_flight(show: Open) -> None:
+    page = show("lesson", step=0)
+    page.keyboard.press("k")
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    events = stage_demo.CASES["lesson"]()["steps"]
+    for step in range(1, len(events) + 1):
+        page.keyboard.press("ArrowRight")
+        at(page, step)
+        left = page.locator(".ghost").evaluate_all("all => all.map((ghost) => ghost.getBoundingClientRect().width)")
+        assert 0 not in left, f"a ghost without size at step {step}"
+    assert said == []
+
+
 def test_layer_head_and_sequence_can_be_chosen(show: Open) -> None:
     page = opened(show("lesson", step=11))
     page.get_by_label("Lens: layer").select_option("0")

@@ -92,7 +92,7 @@ export class Motion {
   }
 
   fly(ghost, from, to, landing = [], { delay = 0, duration = this.ms } = {}) {
-    if (!from || !to) return;
+    if (!isSeen(from) || !isSeen(to)) return;
     const origin = this.origin;
     ghost.classList.add("ghost");
     for (const node of [ghost, ...ghost.querySelectorAll("*")]) {
@@ -124,6 +124,9 @@ export class Motion {
     }
   }
 }
+
+// What is not displayed, such as the free queue while the lens is open, has a rectangle of no size, at 0, 0.
+const isSeen = (rect) => Boolean(rect?.width);
 
 const fills = (block) => (block ? [...block.querySelectorAll('[data-fill="filled"] .fill')] : []);
 const badge = (block) => block?.querySelector(".badge");
