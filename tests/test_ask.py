@@ -8,6 +8,7 @@ from dataclasses import replace
 from pagedviz import probe
 from pagedviz.runtime.client import KEPT_RUNS, ComputeClient
 from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.worker import Worker
 from pagedviz.scenario import Add, Append, Scenario
 from tests.runner_cases import TINY
 from tests.test_worker import wait, wait_done
@@ -83,6 +84,46 @@ def test_run_that_nobody_held_is_computed_again_for_a_question():
         assert KEPT_RUNS > 1
     finally:
         client.close()
+
+
+def spoken_to(*commands) -> list[dict]:
+    """What a worker in this process replies to commands, after each of which it computes what there is to compute."""
+    replies: list[dict] = []
+    worker = Worker(replies.append)
+    for command in commands:
+        worker.obey(command)
+        while worker.turn:
+            worker.step()
+    return replies
+
+
+def opened(name: str, run: Scenario) -> tuple[dict, dict]:
+    ops = [op.to_json() for op in run.ops]
+    return {"open": name, "seed": run.seed, "cache": run.to_json()["cache"]}, {"extend": name, "ops": ops}
+
+
+def test_state_that_a_run_does_not_reach_is_refused_and_not_waited_for():
+    run = scenario(6, Add("A", tuple("abc")))
+    asked = {"ask": "x", "index": 9, "probe": LAUNCH.to_json()}
+    answers = [reply["answer"] for reply in spoken_to(*opened("x", run), asked) if "answer" in reply]
+    assert answers == [{"refused": "There is no step 9: the run ends after 4."}]
+
+
+def test_whoever_keeps_asking_does_not_hold_up_the_steps_of_others():
+    replies: list[dict] = []
+    worker = Worker(replies.append)
+    for command in opened("x", scenario(7, Add("A", tuple("abc")))):
+        worker.obey(command)
+    while worker.turn:
+        worker.step()
+    for command in opened("y", scenario(8, Add("A", tuple("abc")))):
+        worker.obey(command)
+    del replies[:]
+    for index in range(3):
+        worker.obey({"ask": "x", "index": index, "probe": LAUNCH.to_json()})
+    assert [(r["run"], r["index"]) for r in replies if "run" in r] == [
+        ("x", 0), ("y", 0), ("x", 1), ("y", 1), ("x", 2), ("y", 2),
+    ]  # fmt: skip
 
 
 BROKEN = """

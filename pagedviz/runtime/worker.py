@@ -7,7 +7,7 @@ standard output, one JSON object a line:
     {"extend": run, "ops": [...]}                 ->  {"run": run, "index": k, "step": {...}, "check": {...}}  each step
                                                   ->  {"run": run, "finished_ops": n}      all n are computed
     {"ask": run, "index": k, "probe": {...}}      ->  {"run": run, "index": k, "probe": {...}, "answer": {...}}
-                                                      once state k is computed
+                                                      once state k is computed, and then a step of whose turn it is
     {"close": run}
     at its start                                  ->  {"backend": "Triton interpreter, CPU"}
     before each step                              ->  {"computing": run}
@@ -45,10 +45,12 @@ class Run:
         self.finished_ops = 0
         self.asked: list[tuple[int, Probe]] = []
         self.index = -1  # of the newest computed state
+        self.ended = False  # it is the last one, unless more operations come
         self._steps = self._compute()
 
     def extend(self, ops: tuple[scenario.Op, ...]) -> None:
         self.ops += ops
+        self.ended = False
 
     def close(self) -> None:
         """Let go of the tensors now: a generator that waits refers to its run, so nothing else would free them soon."""
@@ -58,15 +60,22 @@ class Run:
     def advance(self) -> dict[str, Any] | None:
         """Compute one more step; None when there is none to compute now."""
         answer = next(self._steps)
+        self.ended = answer is None
         if answer is not None:
             self.index = answer["index"]
         return answer
 
     def ripe(self) -> list[tuple[int, Probe]]:
-        """Take the probes whose states have been computed."""
-        ripe = [asked for asked in self.asked if asked[0] <= self.index]
-        self.asked = [asked for asked in self.asked if asked[0] > self.index]
+        """Take the probes whose states have been computed; at the end all of them."""
+        ripe = [asked for asked in self.asked if self.ended or asked[0] <= self.index]
+        self.asked = [asked for asked in self.asked if asked not in ripe]
         return ripe
+
+    def answer(self, probe: Probe, index: int) -> dict[str, Any]:
+        """Ask the tensors at a state; one that the run does not reach is refused, or it would be waited for forever."""
+        if index > self.index:
+            return {"refused": f"There is no step {index}: the run ends after {self.index}."}
+        return self.runner.ask(probe, index)
 
     def _compute(self) -> Generator[dict[str, Any] | None, None, None]:
         yield {"index": 0, "check": self.runner.check_start().to_json()}
@@ -103,6 +112,9 @@ class Worker:
             name = command["ask"]
             self.runs[name].asked.append((command["index"], Probe.from_json(command["probe"])))
             self._answer(name)
+            # Or whoever keeps asking would keep everybody else waiting.
+            if self.turn:
+                self.step()
         elif "close" in command:
             run = self.runs.pop(command["close"], None)
             if run is not None:
@@ -120,8 +132,8 @@ class Worker:
             self.reply({"run": run, "finished_ops": self.runs[run].finished_ops})
         else:
             self.reply({"run": run, **answer})
-            self._answer(run)
             self.turn.append(run)
+        self._answer(run)
 
     def _answer(self, run: str) -> None:
         """Answer the probes of a run that can be answered now."""
@@ -129,7 +141,7 @@ class Worker:
             asked = {"index": index, "probe": probe.to_json()}
             self.reply({"computing": run, **asked})
             with self._reported(run):
-                answer = self.runs[run].runner.ask(probe, index)
+                answer = self.runs[run].answer(probe, index)
             self.reply({"run": run, **asked, "answer": answer})
 
     def _wake(self, run: str) -> None:
