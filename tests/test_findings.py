@@ -52,7 +52,7 @@ def found(run, asked):
 def table(app):
     """The cells of the table below its head, a list for each row, with **bold** and `code` as they were written."""
     (html,) = [block.proto.body for block in app.get("html")]
-    html = re.sub(r"</?strong>", "**", re.sub(r"</?code>", "`", html))
+    html = re.sub(r"</?strong>", "**", re.sub(r"</?code>", "`", html.replace("\u00a0", " ")))
     rows = re.findall(r"<tr>(.*?)</tr>", html.split("<tbody>")[1])
     return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
 

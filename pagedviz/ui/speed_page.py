@@ -1,7 +1,6 @@
 """Speed: what `make bench` measured, here or on the machine that the repository records, beside other kernels."""
 
 from collections.abc import Sequence
-from html import escape
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -10,6 +9,7 @@ from pagedviz import measurements
 from pagedviz.figures.kernel_bandwidth import bandwidth_by_block_size, rate_by_case
 from pagedviz.measurements import BadMeasurements, Measurements, Row
 from pagedviz.ui.address import plain
+from pagedviz.ui.text_table import text_table
 
 HOW = (
     "Each number is the time of one launch: the median over rounds in which a CUDA graph replays launches over pools "
@@ -23,18 +23,9 @@ HERE = (
     "tables and writes `benchmarks/measured.json`, which this page then shows. Kernels by others take part if they are "
     'installed: `.venv/bin/pip install flashinfer-python`, `.venv/bin/pip install "jax[cuda13]"`.'
 )
-# On a narrow screen a wide table scrolls by itself, and the keyboard reaches it; Markdown's tables do neither.
-STYLE = """<style>
-.speed { overflow-x: auto; margin-bottom: 0.6rem; }
-.speed table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-.speed :is(th, td) { border: 1px solid rgb(128 128 128 / 0.3); padding: 0.3rem 0.7rem; text-align: right; }
-.speed :is(th, td):first-child { text-align: left; font-weight: inherit; }
-.speed thead :is(th, td) { font-weight: 600; }
-</style>"""
 
 
 def show() -> None:
-    st.html(STYLE)
     st.title("Speed", anchor=False)
     found = _found()
     st.markdown(HERE)
@@ -84,13 +75,7 @@ def _table(rows: Sequence[Row]) -> None:
     """All numbers as text; below it, who is missing and why, and who was timed otherwise."""
     cases = measurements.cases(rows)
     head, *lines = measurements.text_table(rows)
-    top = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
-    body = "".join(f'<tr><th scope="row">{_cell(line[0])}</th>{_cells(line[1:])}</tr>' for line in lines)
-    named = escape(measurements.TABLES[rows[0].table])
-    st.html(
-        f'<div class="speed" tabindex="0" role="region" aria-label="{named}">'
-        f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    text_table(measurements.TABLES[rows[0].table], head, lines)
     notes: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row.reason:
@@ -103,16 +88,6 @@ def _table(rows: Sequence[Row]) -> None:
         said.append(f"{name}, {'every case' if len(where) == len(cases) else few}: {plain(note)}.")
     if said:
         st.caption("  \n".join(said))
-
-
-def _cells(cells: Sequence[str]) -> str:
-    return "".join(f"<td>{_cell(cell)}</td>" for cell in cells)
-
-
-def _cell(text: str) -> str:
-    """A cell as HTML: lines break after commas only, and what Markdown would make bold is strong."""
-    kept = ", ".join(escape(part).replace(" ", "\u00a0") for part in text.strip("*").split(", "))
-    return f"<strong>{kept}</strong>" if text.startswith("**") else kept
 
 
 def _machine(found: Measurements) -> None:

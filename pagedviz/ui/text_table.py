@@ -10,7 +10,6 @@ STYLE = """<style>
 .found { overflow-x: auto; margin-bottom: 0.6rem; }
 .found table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 .found :is(th, td) { border: 1px solid rgb(128 128 128 / 0.3); padding: 0.25rem 0.7rem; text-align: right; }
-.found td { white-space: nowrap; }
 .found :is(th, td):first-child { text-align: left; }
 .found thead th { font-weight: 600; }
 .found tbody th { font-weight: inherit; }
@@ -19,9 +18,11 @@ STYLE = """<style>
 
 
 def text_table(label: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Show a table; each row's first cell is its name. In a cell, **bold** and `code` are as in Markdown, all else is
-    text."""
-    top = "".join(f'<th scope="col">{_cell(cell)}</th>' for cell in head)
+    """Show a table; each row's first cell is its name.
+
+    In a cell, **bold** and `code` are as in Markdown, all else is text, and its lines break after commas only.
+    """
+    top = "".join(f'<th scope="col">{_marked(cell)}</th>' for cell in head)
     body = "".join(
         f'<tr><th scope="row">{_cell(name)}</th>{"".join(f"<td>{_cell(cell)}</td>" for cell in cells)}</tr>'
         for name, *cells in rows
@@ -33,5 +34,9 @@ def text_table(label: str, head: Sequence[str], rows: Iterable[Sequence[object]]
 
 
 def _cell(cell: object) -> str:
+    return re.sub("(?<!,) ", "\u00a0", _marked(cell))
+
+
+def _marked(cell: object) -> str:
     marked = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", escape(str(cell)))
     return re.sub(r"`(.+?)`", r"<code>\1</code>", marked)
