@@ -61,8 +61,8 @@ def copy_blocks(k_cache: Tensor, v_cache: Tensor, source_blocks: Blocks, target_
 
     k_cache, v_cache [num_blocks, block_size, num_kv_heads, head_dim], any strides, float32, float16, bfloat16 or
     8-bit; changed in place, in the target blocks only. Scales per slot go the same way, as k_scale[..., None] and
-    v_scale[..., None]. source_blocks, target_blocks: equally long lists or int32/int64 tensors
-    [num_pairs]; one source may serve many targets, and empty ones copy nothing.
+    v_scale[..., None]. source_blocks, target_blocks: equally long lists or int32/int64 tensors [num_pairs]; one source
+    may serve many targets, and empty ones copy nothing.
 
     The pairs are copied in no order, so a target may be named once and may not be a source as well: a chain (a to b,
     then b to c) is two calls. Raises ValueError for that, for ids outside the cache, and for shapes, dtypes or devices

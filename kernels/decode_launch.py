@@ -60,9 +60,8 @@ def launch_decode(
     """Run the decode kernel over arguments that `paged_decode` describes and its checks have passed.
 
     Written: partial [num_seqs, num_splits, num_heads, head_dim], each split's attention; lse [num_seqs, num_splits,
-    num_heads] float32, unless None; the turns of `lens`, unless None. All
-    contiguous. With `mask_all` every tile is masked, so that
-    tiles begin where blocks do.
+    num_heads] float32, unless None; the turns of `lens`, unless None. All contiguous. With `mask_all` every tile is
+    masked, so that tiles begin where blocks do.
     """
     num_seqs, num_heads, head_dim = q.shape
     _, block_size, num_kv_heads, _ = k_cache.shape

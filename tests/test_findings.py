@@ -151,9 +151,10 @@ def test_recorded_bandwidth_is_labelled_so_and_says_what_a_kernel_loses(monkeypa
 
 def test_a_gpu_that_is_here_is_measured_and_comes_first(monkeypatch, tmp_path):
     recorded(monkeypatch, tmp_path, *SLOW)
-    rows = [{"block_size": size, "microseconds": 2.0, "gb_s": 200.0 - size, "error": 1e-3} for size in (8, 16)]
+    rows = [{"block_size": size, "microseconds": 2.0, "gb_s": 200.0 - size, "error": size / 8000} for size in (8, 16)]
     app = shown(probe.Bandwidth(), {"gpu": "My GPU", "rows": rows})
-    assert app.caption[0].value.startswith("Measured on this machine's My GPU, just now")
+    assert app.caption[0].value.startswith("Measured on this machine's My GPU since the server started")
+    assert app.caption[0].value.endswith("of its largest value: 2.0e-03.")
     assert app.markdown[0].value.startswith("- **pagedviz**: 192 GB/s at most, with blocks of 8; 184 at least")
     assert len(app.get("plotly_chart")) == 2
 

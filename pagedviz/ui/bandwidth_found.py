@@ -1,4 +1,4 @@
-"""Bandwidth by block size: this machine's GPU if it has just been measured, and what the repository has recorded."""
+"""Bandwidth by block size: this machine's GPU, if it has one, and what the repository has recorded."""
 
 from collections.abc import Sequence
 
@@ -27,8 +27,9 @@ def show(answer: Answer) -> None:
             for row in answer["rows"]
         ]
         said = (
-            f"Measured on this machine's {plain(answer['gpu'])}, just now: one launch over 8 sequences of 8,192 "
-            "tokens, 32 query and 8 KV heads, head_dim 128, bfloat16."
+            f"Measured on this machine's {plain(answer['gpu'])} since the server started: one launch over 8 sequences "
+            "of 8,192 tokens, 32 query and 8 KV heads, head_dim 128, bfloat16. Largest difference from dense "
+            f"attention, of its largest value: {max(row['error'] for row in answer['rows']):.1e}."
         )
         _show(said, rows, None, "here")
     try:
