@@ -99,7 +99,8 @@ def lazy_rescale(
     q [head_dim]; k_cache, v_cache [num_blocks, block_size, head_dim] of one KV head, any strides, all of one float
     dtype; block_table [max_blocks] int32 or int64. `scale` is 1 / sqrt(head_dim) unless given; `threshold` counts
     powers of 2, and 0 rescales whenever the maximum grows. Returns a `LazyRescale`, whose docstring gives the shapes.
-    Raises ValueError on shapes, dtypes, devices and lengths that do not fit.
+    Raises ValueError on shapes, dtypes, devices and lengths that do not fit, and on the CPU on block ids outside the
+    cache.
 
     Example: block maxima 3, 9, 12 with threshold 8 -> m [3, 3, 12]: 9 is kept under 3, one skipped; 12 is 9 above, one
     done. Source: Zadouri et al., FlashAttention-4, 2026.

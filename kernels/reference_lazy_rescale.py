@@ -48,6 +48,13 @@ def check(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, seq_
             f"{call}: seq_len is {seq_len}; it must be 1 to {len(block_table) * k_cache.shape[1]}, the slots of "
             f"{len(block_table)} blocks"
         )
+    if block_table.device.type == "cpu":
+        followed = block_table[: -(-seq_len // k_cache.shape[1])]
+        outside = followed[(followed < 0) | (followed >= len(k_cache))].tolist()
+        if outside:
+            raise ValueError(
+                f"{call}: block_table names blocks {outside}; the cache has blocks 0 to {len(k_cache) - 1}"
+            )
     if not 0 <= threshold <= 100:
         raise ValueError(f"{call}: threshold is {threshold}; it must be 0 to 100 powers of 2, or sums overflow")
 

@@ -82,6 +82,7 @@ def test_answer_is_that_of_dense_attention(call, sharpness, threshold):
     [
         ({"seq_len": 0}, "seq_len is 0; it must be 1 to 12"),
         ({"seq_len": 13}, "seq_len is 13"),
+        ({"block_table": ids(4, 6, -1, 9)}, r"block_table names blocks \[6, -1, 9\]; the cache has blocks 0 to 5"),
         ({"threshold": -1.0}, "threshold is -1.0"),
         ({"threshold": math.nan}, "threshold is nan"),
         ({"q": randn(4)}, r"q is \[4\], k_cache \[6, 3, 5\]"),
