@@ -3,6 +3,8 @@
 What is broken is the real code, on the real kernels; nothing else is changed.
 """
 
+import json
+
 import pytest
 import torch
 
@@ -144,6 +146,7 @@ def test_unmasked_k_and_v_let_nan_through(monkeypatch, ops, event):
     on_attention(monkeypatch, whole_blocks)
     kind, check, _ = first_failure(*ops)
     assert (kind, check.max_error) == (event, None)
+    assert "NaN" not in json.dumps(check.to_json()), "a browser reads no JSON with NaN in it, and shows no stage at all"
 
 
 @THROUGH_BOTH

@@ -180,7 +180,8 @@ class Runner:
     def _weights(self, snapshot: Snapshot, seq_id: str | None) -> dict[str, list[list[float]]]:
         """How much of its attention a sequence's newest token pays to each of its blocks, last layer, by query head.
 
-        Computed in float64 over the log: softmax(q K^T / sqrt(head_dim)), summed block by block.
+        Computed in float64 over the log: softmax(q K^T / sqrt(head_dim)), summed block by block. {} where there is
+        none, or where the log itself holds NaN.
         """
         if seq_id is None or not snapshot.tokens.get(seq_id) or len(snapshot.block_tables[seq_id]) > MAX_BLOCKS:
             return {}
@@ -189,6 +190,9 @@ class Runner:
         scores = torch.einsum("hd,khd->hk", logged.q[-1][-1].double(), k) * self.cache.head_dim**-0.5
         by_block = scores.softmax(dim=-1).split(self.cache.block_size, dim=-1)
         rows = torch.stack([block.sum(dim=-1) for block in by_block], dim=-1)
+        # What a wrong kernel gave goes on into the next layer; a NaN from there is no weight, and no JSON.
+        if not rows.isfinite().all():
+            return {}
         return {seq_id: [[round(weight, 4) for weight in row] for row in rows.tolist()]}
 
 

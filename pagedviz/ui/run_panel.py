@@ -126,7 +126,7 @@ def _weights(key: str, view: RunView, run: ComputedRun, step: int) -> None:
         said = (
             "This step has not been checked yet."
             if check is None
-            else "No weights: this step concerns no token, or a sequence of more than 64 blocks."
+            else "No weights: this step concerns no token, a sequence of more than 64 blocks, or NaN in its keys."
         )
     st.caption(said)
     alt = f"Attention weights of {seq_id}'s newest token by block" if rows else said
