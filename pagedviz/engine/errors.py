@@ -45,6 +45,26 @@ class NoTokens(CacheError):
     """{seq_id} was given no token. One token at least is needed."""
 
 
+class TooFewEvictable(CacheError):
+    """{needed:token} should be evicted, and {evictable} can be: {protected} more are locked. Unlock a node first."""
+
+
+class TooFewPages(CacheError):
+    """{num_tokens:token} fill {needed:whole page}, and {given} were given. Give one for each of them."""
+
+
+class PageOwned(CacheError):
+    """Page {page} was given for two runs of tokens, or the tree owns it already. A page holds one run."""
+
+
+class UnknownNode(CacheError):
+    """There is no node {node} in the tree. It was evicted, or never there: lock a node before anything is evicted."""
+
+
+class NotLocked(CacheError):
+    """Node {node} has no lock of its own to give up; the nodes below it have {below}."""
+
+
 class NotResident(CacheError):
     """{seq_id} is not on the device: a part of it is in host blocks [{host_blocks}]. Reload it first."""
 

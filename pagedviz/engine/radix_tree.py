@@ -1,0 +1,291 @@
+"""Prefix caching as SGLang does it: a tree of token runs, whose pages the next prompt with the same beginning reuses.
+
+    root ── 1 "You are a helpful" ─┬─ 2 "poet . Write"
+                                   └─ 3 "clerk . File"
+
+A page is SGLang's word for a block: `page_size` slots, so that a page is a slot at its default of 1. Only whole pages
+are cached. Whoever computes with a cached prefix locks its last node, and the path above it stays too. What nobody
+locks is evicted leaf by leaf: a prefix outlives what continues it. After each atomic change the tree reports one event.
+Source: Zheng et al., SGLang: Efficient Execution of Structured Language Model Programs (2024), section 3.
+"""
+
+import dataclasses
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pagedviz.engine import errors
+from pagedviz.engine.events import Token
+from pagedviz.engine.radix_events import (
+    RadixEvent,
+    RadixEvicted,
+    RadixInserted,
+    RadixLocked,
+    RadixMatched,
+    RadixRevisited,
+    RadixSplit,
+    RadixUnlocked,
+)
+from pagedviz.engine.radix_policies import EvictionPolicy, lru
+from pagedviz.engine.radix_snapshot import ROOT, RadixNode, RadixSnapshot
+
+Edge = tuple[str | None, tuple[Token, ...]]
+
+
+@dataclass(frozen=True)
+class Match:
+    """The longest cached prefix: the node to lock, which ends there, and the pages from the first token on."""
+
+    node: int
+    num_tokens: int
+    pages: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """What became of tokens to be kept.
+
+    `node` ends with the last whole page, and `pages` are the tree's from the first token on. `num_reused` tokens were
+    there before, `num_new` came in. `duplicates` are the pages given for tokens that the tree has in other pages: they
+    stay the caller's, who points at `pages` instead and frees them.
+    """
+
+    node: int
+    num_reused: int
+    num_new: int
+    pages: tuple[int, ...]
+    duplicates: tuple[int, ...]
+
+
+class RadixTree:
+    """Maps token sequences to the pages that hold their keys and values.
+
+    `salt` separates what must not be shared, such as two adapters' tokens: another salt never matches. `evictable_size`
+    and `protected_size` are tokens that nobody locks, and that somebody does.
+    """
+
+    def __init__(
+        self, *, page_size: int = 1, policy: EvictionPolicy = lru, report: Callable[[RadixEvent], None]
+    ) -> None:
+        self.page_size = page_size
+        self.policy = policy
+        self.evictable_size = 0
+        self.protected_size = 0
+        self._report = report
+        self._nodes = {ROOT: RadixNode(None, None, (), (), lock_count=0, last_used=0, inserted=0, hit_count=0)}
+        self._children: dict[int, dict[Edge, int]] = {ROOT: {}}
+        self._owned: set[int] = set()
+        self._num_made = 1
+        # A heap with each free leaf once, perhaps with an earlier value. Values never fall, so no entry is too high.
+        self._queue: list[tuple[tuple[int, ...], int]] = []
+        self._queued: set[int] = set()
+
+    # --- what a user can do ---
+
+    def match(self, tokens: Sequence[Token], salt: str | None = None) -> Match:
+        """Find the longest cached prefix of a prompt that is to be computed: whole pages, at most all tokens but one.
+
+        Splits the node in which the match ends, so that it can be locked alone. The path counts as used.
+        Example: page_size=4, 8 tokens cached, the same 8 asked for -> 4, as the last one must be computed.
+        """
+        path, num_tokens, surplus = self._walk(self._whole_pages(tokens[:-1]), salt)
+        self._split_tail(path, surplus)
+        time = self._use(path, hits=0)
+        self._report(RadixMatched(len(tokens), num_tokens, tuple(path), time))
+        return Match(path[-1], num_tokens, self._pages(path))
+
+    def insert(self, tokens: Sequence[Token], pages: Sequence[int], salt: str | None = None) -> Insertion:
+        """Keep the computed tokens that fill whole pages. Pages of new tokens become the tree's.
+
+        `pages`: one a whole page of tokens, from the first token on, those that a match gave included. A partly filled
+        last page may follow; it stays the caller's. Raises `TooFewPages`, or `PageOwned` for a page that holds two
+        runs of tokens.
+        """
+        tokens = self._whole_pages(tokens)
+        num_pages = len(tokens) // self.page_size
+        if len(pages) < num_pages:
+            raise errors.TooFewPages(num_tokens=len(tokens), needed=num_pages, given=len(pages))
+        pages = tuple(pages[:num_pages])
+        path, num_reused, surplus = self._walk(tokens, salt)
+        reused = num_reused // self.page_size
+        held = self._pages(path)[:reused]
+        duplicates = tuple(page for page, its in zip(pages, held, strict=False) if page != its)
+        self._must_be_new(duplicates + pages[reused:])
+        self._split_tail(path, surplus)
+        time = self._use(path, hits=1)
+        self._report(RadixRevisited(len(tokens), num_reused, tuple(path), duplicates, time))
+        if num_reused < len(tokens):
+            path.append(self._add_leaf(path[-1], salt, tokens[num_reused:], pages[reused:], time))
+        return Insertion(path[-1], num_reused, len(tokens) - num_reused, held + pages[reused:], duplicates)
+
+    def lock(self, node: int) -> None:
+        """Protect a node and all above it from eviction, until it is unlocked as often. The root may be locked."""
+        path = self._path(node)
+        num_tokens = self._unlocked_tokens(path)
+        self._count_lock(path, 1)
+        self.evictable_size -= num_tokens
+        self.protected_size += num_tokens
+        self._report(RadixLocked(node, tuple(path), num_tokens))
+
+    def unlock(self, node: int) -> None:
+        """Give up one lock of a node. Raises `NotLocked` when it has none of its own, whatever those below it have."""
+        path = self._path(node)
+        below = sum(self._nodes[child].lock_count for child in self._children[node].values())
+        if self._nodes[node].lock_count == below:
+            raise errors.NotLocked(node=node, below=below)
+        self._count_lock(path, -1)
+        num_tokens = self._unlocked_tokens(path)
+        self.evictable_size += num_tokens
+        self.protected_size -= num_tokens
+        self._queue_free_leaf(node)
+        self._report(RadixUnlocked(node, tuple(path), num_tokens))
+
+    def evict(self, num_tokens: int) -> tuple[int, ...]:
+        """Forget leaves, whole ones, until at least `num_tokens` are gone; return their pages, which are free then.
+
+        Raises `TooFewEvictable` before anything is forgotten. Costs a logarithm a leaf; the tree is not searched.
+        """
+        if num_tokens > self.evictable_size:
+            raise errors.TooFewEvictable(
+                needed=num_tokens, evictable=self.evictable_size, protected=self.protected_size
+            )
+        freed: list[int] = []
+        enough = self.evictable_size - num_tokens
+        while self.evictable_size > enough:
+            freed += self._forget(self._next_leaf())
+        return tuple(freed)
+
+    def snapshot(self) -> RadixSnapshot:
+        """The tree now, frozen."""
+        return RadixSnapshot(self.page_size, self.evictable_size, self.protected_size, dict(self._nodes))
+
+    # --- the atomic changes ---
+
+    def _split_tail(self, path: list[int], surplus: int) -> None:
+        """Split the path's last node if its last `surplus` tokens are beyond the match. The path then ends in front."""
+        if not surplus:
+            return
+        node, run = path[-1], self._nodes[path[-1]]
+        num_tokens = len(run.tokens) - surplus
+        num_pages = num_tokens // self.page_size
+        upper = path[-1] = self._new_id()
+        rest = dataclasses.replace(run, parent=upper, tokens=run.tokens[num_tokens:], pages=run.pages[num_pages:])
+        self._nodes[upper] = dataclasses.replace(run, tokens=run.tokens[:num_tokens], pages=run.pages[:num_pages])
+        self._nodes[node] = rest
+        self._children[path[-2]][self._edge(run.salt, run.tokens)] = upper
+        self._children[upper] = {self._edge(rest.salt, rest.tokens): node}
+        self._report(RadixSplit(node, upper, num_tokens))
+
+    def _add_leaf(
+        self, parent: int, salt: str | None, tokens: tuple[Token, ...], pages: tuple[int, ...], time: int
+    ) -> int:
+        node = self._new_id()
+        self._nodes[node] = RadixNode(parent, salt, tokens, pages, 0, last_used=time, inserted=time, hit_count=1)
+        self._children[node] = {}
+        self._children[parent][self._edge(salt, tokens)] = node
+        self._owned.update(pages)
+        self.evictable_size += len(tokens)
+        self._queue_free_leaf(node)
+        self._report(RadixInserted(node, parent, salt, tokens, pages, time))
+        return node
+
+    def _forget(self, node: int) -> tuple[int, ...]:
+        run = self._nodes.pop(node)
+        assert run.parent is not None
+        del self._children[node]
+        del self._children[run.parent][self._edge(run.salt, run.tokens)]
+        self._owned.difference_update(run.pages)
+        self.evictable_size -= len(run.tokens)
+        self._queue_free_leaf(run.parent)
+        self._report(RadixEvicted(node, self.policy.__name__, run.tokens, run.pages))
+        return run.pages
+
+    # --- the queue of leaves ---
+
+    def _queue_free_leaf(self, node: int) -> None:
+        """Queue a node if it is a leaf that nobody locks, once: a later use makes its entry too low, never too high."""
+        if self._is_free_leaf(node) and node not in self._queued:
+            self._queued.add(node)
+            heapq.heappush(self._queue, (self.policy(self._nodes[node]), node))
+
+    def _next_leaf(self) -> int:
+        """Take the free leaf that the policy puts first out of the queue."""
+        while True:
+            value, node = heapq.heappop(self._queue)
+            self._queued.remove(node)
+            if self._is_free_leaf(node) and value == self.policy(self._nodes[node]):
+                return node
+            # Used since, it goes back with its new value. If it is no free leaf, it comes back when it is one again.
+            self._queue_free_leaf(node)
+
+    def _is_free_leaf(self, node: int) -> bool:
+        return node != ROOT and not self._children[node] and not self._nodes[node].lock_count
+
+    # --- helpers ---
+
+    def _walk(self, tokens: tuple[Token, ...], salt: str | None) -> tuple[list[int], int, int]:
+        """The path along `tokens`, how many of them it holds, and how many others its last node holds behind them."""
+        path, num_tokens = [ROOT], 0
+        while num_tokens < len(tokens):
+            child = self._children[path[-1]].get(self._edge(salt, tokens, num_tokens))
+            if child is None:
+                break
+            run = self._nodes[child].tokens
+            common = self._common(run, tokens[num_tokens : num_tokens + len(run)])
+            path.append(child)
+            num_tokens += common
+            if common < len(run):
+                return path, num_tokens, len(run) - common
+        return path, num_tokens, 0
+
+    def _common(self, run: tuple[Token, ...], tokens: tuple[Token, ...]) -> int:
+        """Tokens in which both agree from the start, whole pages only."""
+        pairs = enumerate(zip(run, tokens, strict=False))
+        agree = next((i for i, (mine, other) in pairs if mine != other), min(len(run), len(tokens)))
+        return agree - agree % self.page_size
+
+    def _edge(self, salt: str | None, tokens: tuple[Token, ...], start: int = 0) -> Edge:
+        """What a node's children differ in: the first page of their runs, and below the root the salt."""
+        return salt, tokens[start : start + self.page_size]
+
+    def _whole_pages(self, tokens: Sequence[Token]) -> tuple[Token, ...]:
+        return tuple(tokens[: len(tokens) - len(tokens) % self.page_size])
+
+    def _pages(self, path: list[int]) -> tuple[int, ...]:
+        return tuple(page for node in path for page in self._nodes[node].pages)
+
+    def _must_be_new(self, pages: tuple[int, ...]) -> None:
+        seen: set[int] = set()
+        for page in pages:
+            if page in self._owned or page in seen:
+                raise errors.PageOwned(page=page)
+            seen.add(page)
+
+    def _path(self, node: int) -> list[int]:
+        """The nodes from the root down to this one."""
+        if node not in self._nodes:
+            raise errors.UnknownNode(node=node)
+        path = [node]
+        while (parent := self._nodes[path[-1]].parent) is not None:
+            path.append(parent)
+        return path[::-1]
+
+    def _use(self, path: list[int], hits: int) -> int:
+        """Mark the path as used now; return the time, which each match and each insert moves on by one."""
+        time = self._nodes[ROOT].last_used + 1
+        for node in path:
+            run = self._nodes[node]
+            self._nodes[node] = dataclasses.replace(run, last_used=time, hit_count=run.hit_count + hits)
+        return time
+
+    def _count_lock(self, path: list[int], by: int) -> None:
+        for node in path:
+            run = self._nodes[node]
+            self._nodes[node] = dataclasses.replace(run, lock_count=run.lock_count + by)
+
+    def _unlocked_tokens(self, path: list[int]) -> int:
+        return sum(len(self._nodes[node].tokens) for node in path if not self._nodes[node].lock_count)
+
+    def _new_id(self) -> int:
+        self._num_made += 1
+        return self._num_made - 1
