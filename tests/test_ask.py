@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 
 from pagedviz import probe
+from pagedviz.runtime import client as client_module
 from pagedviz.runtime.client import KEPT_RUNS, ComputeClient
 from pagedviz.runtime.runner import Runner
 from pagedviz.runtime.worker import Worker
@@ -82,6 +83,32 @@ def test_run_that_nobody_held_is_computed_again_for_a_question():
         assert answered(client, held, 4) == here(run, 4)
         assert [check.ok for check in held.run.checks] == [check.ok for check in checks]
         assert KEPT_RUNS > 1
+    finally:
+        client.close()
+
+
+def test_question_of_a_session_that_left_is_waited_for_by_nobody():
+    client = ComputeClient()
+    try:
+        run = scenario(9, Add("A", tuple("abc")))
+        held = client.hold(run)
+        wait_done(held)
+        os.kill(client.pid, signal.SIGSTOP)
+        assert client.ask(held, 3, LAUNCH) is None
+        held.let_go()
+        assert not client.hold(run).run.waiting
+    finally:
+        client.close()
+
+
+def test_only_the_newest_answers_of_a_run_are_kept(monkeypatch):
+    monkeypatch.setattr(client_module, "KEPT_ANSWERS", 2)
+    client = ComputeClient()
+    try:
+        held = client.hold(scenario(10, Add("A", tuple("abc"))))
+        for index in range(4):
+            assert answered(client, held, index)
+        assert list(held.run.answers) == [(2, LAUNCH), (3, LAUNCH)]
     finally:
         client.close()
 

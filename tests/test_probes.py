@@ -137,6 +137,20 @@ def test_other_block_sizes_waste_name_copy_and_hit_what_can_be_counted_by_hand()
     assert all(0 < row["max_error"] <= 1e-5 for row in rows)
 
 
+@pytest.mark.parametrize(("profile", "num_blocks"), [("vllm-v0", 7), ("vllm-v1", 8)])
+def test_pool_cut_anew_has_the_slots_of_before_and_a_null_block_of_its_own(profile, num_blocks):
+    cache = replace(CACHE, profile=profile, num_blocks=num_blocks, block_size=4, host_blocks=3)
+    cut = block_sizes._cut(cache, 2)
+    assert (cut.block_size, cut.num_blocks, cut.host_blocks) == (2, 14 + num_blocks - 7, 6)
+
+
+def test_turn_differs_if_either_of_its_numbers_does():
+    one, other = (torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 2.0, 3.5]))
+    zeros = torch.tensor([0.0, 0.0, 0.0])
+    assert flash_and_paged._differing((one, zeros), (other, zeros)) == 1
+    assert flash_and_paged._differing((zeros, one), (-zeros, one)) == 3
+
+
 def test_block_size_that_the_run_does_not_fit_is_refused():
     runner = Runner(replace(CACHE, num_blocks=4), 0)
     ops = (Add("A", tuple("abc")), Add("B", tuple("xyz")))
