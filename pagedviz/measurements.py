@@ -119,7 +119,8 @@ def load(path: Path | None = None) -> Measurements:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadMeasurements(f"{path.name} cannot be read ({type(error).__name__}); make bench writes it") from None
+        cause = type(error).__name__
+        raise BadMeasurements(f"{path.name} cannot be read ({cause}); make bench writes {MEASURED.name}") from None
     return parse(text, path.name, here=path == MEASURED)
 
 
