@@ -160,3 +160,10 @@ def test_measurements_that_cannot_be_read_are_a_sentence_and_the_recorded_ones_a
     app = shown(page="speed")
     assert app.warning[0].value == "measured.json has version 99, and this reads version 1; make bench writes it anew."
     assert "**Recorded on one Some GPU" in spoken(app)
+
+
+def test_where_nothing_was_measured_one_sentence_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(measurements, "MEASURED", tmp_path / "measured.json")
+    monkeypatch.setattr(measurements, "RECORDED", tmp_path / "recorded.json")
+    app = shown(page="speed")
+    assert [each.value.split(" cannot")[0] for each in app.warning] == ["recorded.json"]

@@ -51,11 +51,15 @@ def show() -> None:
 
 def _found() -> Measurements | None:
     """This machine's measurements, or the recorded ones; a file that is no good is one sentence."""
+    said = ""
     for path in (None, measurements.RECORDED):
         try:
             return measurements.load(path)
         except BadMeasurements as error:
-            st.warning(f"{error}.")
+            # Where nothing was measured, the same file is missed twice.
+            if str(error) != said:
+                said = str(error)
+                st.warning(f"{said}.")
     return None
 
 
