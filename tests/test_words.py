@@ -15,6 +15,8 @@ from pagedviz.engine.events import BlockCopied, Event, TokensWritten, TokenWritt
         ("{n:more device block}, {ids}.", {"n": 1, "ids": ()}, "1 more device block, ."),
         ("{ids:token}", {"ids": (7, 1)}, "2 tokens"),
         ("{ids:token}", {"ids": ["x"]}, "1 token"),
+        ("[{ids}]", {"ids": tuple(range(12))}, "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]"),
+        ("[{ids}]", {"ids": list(range(1, 176))}, "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 163 more]"),
         ("two\n    lines of {what}", {"what": "text"}, "two lines of text"),
         ("“{token}”", {"token": "{n} {0} %s"}, "“{n} {0} %s”"),
     ],

@@ -4,6 +4,8 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
+MOST_NAMED = 12  # of a list; a sentence of a hundred block ids is not read
+
 
 class _Sentence(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
@@ -11,12 +13,14 @@ class _Sentence(string.Formatter):
             count = len(value) if isinstance(value, list | tuple) else value
             return f"{count} {format_spec}{'' if count == 1 else 's'}"
         if isinstance(value, list | tuple):
-            return ", ".join(str(item) for item in value)
+            named = ", ".join(str(item) for item in value[:MOST_NAMED])
+            return named + (f" and {len(value) - MOST_NAMED} more" if len(value) > MOST_NAMED else "")
         return str(value)
 
 
 def fill(template: str, numbers: Mapping[str, Any]) -> str:
-    """Fill a template; the word after a colon is counted, a list by its length, and white space is folded.
+    """Fill a template; the word after a colon is counted, a list by its length, a long list is named in part, and
+    white space is folded.
 
     Example: fill("{n:free block} of {ids}", {"n": 2, "ids": [7, 1]}) -> "2 free blocks of 7, 1".
     """
