@@ -40,7 +40,7 @@ def _body() -> ComputedRun:
     with shown:
         run_panel.show_stage(KEY, own.name, view, run, start)
         with st.container():
-            _progress(own, view, run)
+            _progress(own, run)
         run_panel.show_charts(KEY, view, run, step)
     return run
 
@@ -210,12 +210,12 @@ def _as_computed(claim: Any, step: dict[str, Any], check: Check | None) -> bool:
     )
 
 
-def _progress(own: OwnRun, view: RunView, run: ComputedRun) -> None:
+def _progress(own: OwnRun, run: ComputedRun) -> None:
     """Long work says how far it is, and can be stopped."""
-    checked = max(0, len(run.checks) - 1)
+    checked, steps = max(0, len(run.checks) - 1), own.num_steps  # those of tokens still to be generated too
     if run.failed:
         st.button("Check the rest", on_click=partial(compute.again, KEY, own.scenario), key="own-again")
-    elif not run.done and len(view.steps) - checked > 5:
+    elif not run.done and steps - checked > 5:
         bar, stop = st.columns([5, 1])
-        bar.progress(min(1.0, checked / max(1, len(view.steps))), f"{checked} of {len(view.steps)} steps checked")
+        bar.progress(min(1.0, checked / steps), f"{checked} of {steps} steps checked")
         stop.button("Stop", on_click=partial(compute.stop, KEY), key="own-stop")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pagedviz import lesson
-from pagedviz.scenario import Add, Append, CacheConfig, Scenario, parse
+from pagedviz.scenario import Add, Append, CacheConfig, Generate, Scenario, parse
 from pagedviz.ui import address
 
 pytestmark = pytest.mark.browser
@@ -176,6 +176,15 @@ def test_markup_emoji_and_right_to_left_words_are_tokens_like_any_other(visit: V
     press(page, "Add")
     expect_stage(page, verdict="ok", step=re.compile("1[0-9]"))
     assert page.locator(f"{STAGE} img").count() == 0
+
+
+def test_long_work_says_how_far_it_is_and_can_be_stopped_though_its_tokens_are_not_known_yet(visit: Visit) -> None:
+    cache = CacheConfig(num_blocks=40, num_layers=4)
+    long = Scenario(0, cache, (Add("A", ("once",)), Generate("A", 100)))
+    page = visit(f"page=sequences&scenario={address.encode(long)}")
+    playwright.expect(page.get_by_text(re.compile(r"^\d+ of 128 steps checked$"))).to_be_visible()
+    press(page, "Stop")
+    page.get_by_role("button", name="Check the rest", exact=True).wait_for()
 
 
 def test_a_damaged_link_is_one_sentence_and_a_stage(visit: Visit) -> None:
