@@ -33,17 +33,26 @@ def snapshot_of(data: Data, step: int) -> Snapshot:
     return snapshot
 
 
-def answer(data: Data, asked: Data, wrong: bool = False) -> Data:
-    """The answer to what the lens asks of a run. `wrong` spoils one value in the cache, as a wrong write would."""
+def answer(data: Data, asked: Data, wrong: bool = False, nan: bool = False) -> Data:
+    """The answer to what the lens asks of a run. `wrong` spoils one value in the cache, as a wrong write would; `nan`
+    makes the first block's keys NaN."""
     snapshot, seq = snapshot_of(data, asked["step"]), asked["seq_id"]
     row = json.dumps([snapshot.block_tables[seq], snapshot.tokens[seq]])
     names = ("seq_id", "layer", "head", "num_splits")
-    return _answer(*(asked[name] for name in names), snapshot.num_blocks, snapshot.block_size, row, wrong)
+    return _answer(*(asked[name] for name in names), snapshot.num_blocks, snapshot.block_size, row, wrong, nan)
 
 
 @cache
 def _answer(
-    seq_id: str, layer: int, head: int, num_splits: int, num_blocks: int, block_size: int, row: str, wrong: bool
+    seq_id: str,
+    layer: int,
+    head: int,
+    num_splits: int,
+    num_blocks: int,
+    block_size: int,
+    row: str,
+    wrong: bool,
+    nan: bool,
 ) -> Data:
     import torch
 
@@ -65,7 +74,9 @@ def _answer(
     for position in range(len(tokens)):
         block = block_row[position // block_size]
         if block is not None:
-            k_cache[block, position % block_size] = log_k[position]
+            k_cache[block, position % block_size] = log_k[position] + (
+                torch.nan if nan and position < block_size else 0
+            )
             v_cache[block, position % block_size] = log_v[position] + wrong * (position == 0)
     return lens_answer(
         seq_id=seq_id,

@@ -244,10 +244,12 @@ def page() -> None:
         hidden = st.checkbox("hide")
         withheld = st.checkbox("the kernel is busy")
         wrong = st.checkbox("the kernel is wrong")
+        nan = st.checkbox("a block is not a number")
         late = st.checkbox("reply to the step before")
     asked = (state.get("stage") or {}).get("lens")
     left.write(f"The lens asks: {asked}")
-    data["lens"] = asked and {"asked": asked, "answer": None if withheld else lens_answers.answer(data, asked, wrong)}
+    found = None if withheld or not asked else lens_answers.answer(data, asked, wrong, nan)
+    data["lens"] = asked and {"asked": asked, "answer": found}
     if asked and late:
         data["lens"]["asked"] = asked | {"step": asked["step"] - 1}
     with right:

@@ -265,6 +265,16 @@ def test_a_wrong_answer_is_red_at_once(show: Open, theme: str) -> None:
     assert colour[0] > max(colour[1:3]) + 80
 
 
+def test_a_nan_is_called_one(show: Open) -> None:
+    page = show("lesson", step=STEP)
+    page.get_by_text("a block is not a number").click()
+    opened(page)
+    assert said(page).endswith("the maximum and the sum are NaN.")
+    now = page.locator(".turn[data-when=now]")
+    assert now.locator(".row-score .lane").all_inner_texts()[0] == "NaN"
+    assert now.locator(".row-running").inner_text().startswith("m NaN, l NaN")
+
+
 def test_a_split_without_a_block_says_so_and_weighs_nothing(show: Open) -> None:
     page = opened(show("three", step=3), splits=2)  # three tokens, one block
     found = answer(3, splits=2, run="three")

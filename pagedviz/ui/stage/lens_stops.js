@@ -48,7 +48,8 @@ export function readWords(answer, turn) {
 }
 
 function summedWords({ m, l, shrink }) {
-  if (m === null) return "there is nothing to sum";
+  // every turn reads a token, so the maximum is never −∞
+  if (m === null) return "the maximum and the sum are NaN";
   if (shrink === null) return `the maximum is ${shortly(m)} and the sum is ${shortly(l)}`;
   if (shrink === 1) return `the maximum stays ${shortly(m)}, so what was summed keeps its scale`;
   return `the maximum grew to ${shortly(m)}, so what was summed is scaled by ${factor(shrink)}`;

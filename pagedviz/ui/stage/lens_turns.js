@@ -1,6 +1,6 @@
 // The turns side by side, and beneath them, token under token, what dense attention over the whole sequence weighs.
 import { h, setAttr, setText, syncKeyed } from "./dom.js";
-import { inPowers, newestTurn, readWords, shares, shortly, turnName } from "./lens_stops.js";
+import { newestTurn, readWords, shares, shortly, turnName } from "./lens_stops.js";
 
 const WIDE = 8; // lanes; of more, a lane's number is in its tip only
 
@@ -97,7 +97,7 @@ function drawColumn(node, place, index, scene) {
     const is = first + lane < answer.seq_len ? answer.dense.weights[first + lane] : null;
     const left = isKnown("running") ? remaining(scene, place, turn.scores[lane]) : null;
     const parts = [at === null ? "masked: its score is −∞, and neither its key nor its value is loaded" : `position ${at}, “${tokens[at]}”`];
-    if (at !== null && isKnown("scores")) parts.push(`score ${inPowers(turn.scores[lane])}`);
+    if (at !== null && isKnown("scores")) parts.push(`score ${shortly(turn.scores[lane])}`);
     if (left !== null) parts.push(`${leftNames[stop.kind] ?? LEFT} ${shortly(left)}`);
     if (is !== null) parts.push(`dense weight ${shortly(is)}`);
     return { lane, at, is, left, tip: isKnown("keys") ? parts.join(", ") : "not loaded yet" };
@@ -113,12 +113,12 @@ function drawColumn(node, place, index, scene) {
     setAttr(cell, "aria-label", tip);
     setAttr(cell, "data-tip", tip);
   });
-  drawLanes(score, lanes, (cell, { lane, at }) => setText(cell, isKnown("scores") && at !== null ? inPowers(turn.scores[lane]) : ""));
+  drawLanes(score, lanes, (cell, { lane, at }) => setText(cell, isKnown("scores") && at !== null ? shortly(turn.scores[lane]) : ""));
   drawLanes(weight, lanes, (cell, { left, tip }) => drawBar(cell, left, isWeight ? most : 1, tip));
   drawLanes(dense, lanes, (cell, { is }) => drawBar(cell, is, most, is === null ? null : `dense weight ${shortly(is)}`));
   const end = Math.min(first + answer.block_size, answer.seq_len);
   setText(share, `Σ ${shortly(answer.dense.weights.slice(first, end).reduce((sum, value) => sum + value, 0))}`);
-  setText(running.children[0], isKnown("running") ? `m ${inPowers(turn.m)}, l ${shortly(turn.l)}` : "");
+  setText(running.children[0], isKnown("running") ? `m ${shortly(turn.m)}, l ${shortly(turn.l)}` : "");
   setText(running.children[1], !isKnown("running") || turn.shrink === null ? "" : turn.shrink === 1 ? "the old keeps its scale" : `the old × ${shortly(turn.shrink)}`);
 }
 
