@@ -72,7 +72,7 @@ def lesson(run: Run) -> Iterator[Page]:
             "One more word is written. How many lanes of the last block are masked then?",
             answer=lambda after: _masked(after).count(True),
             explain=lambda after: (
-                f"{after.after.seq_len('A')} tokens are {after.after.seq_len('A') % size or size} in the last block, and the "
+                f"Of {after.after.seq_len('A')} tokens {after.after.seq_len('A') % size or size} lie in the last block, and the "
                 f"kernel masked {_named([lane for lane, masked in enumerate(_masked(after)) if masked])} of 0 to {size - 1}."
             ),
             unit="lanes",

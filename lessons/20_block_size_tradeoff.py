@@ -73,8 +73,8 @@ def lesson(run: Run) -> Iterator[Page]:
     run.add("C", [*WORDS[:common], "and", "more"])
     yield Page(
         "The same prefix in blocks of 16",
-        f"With blocks of 4 the {common} common words make {common // 4} full blocks, with {common % 4} left over. A block "
-        "that is not full has no **hash**, so it is never found.",
+        f"With blocks of 4 the {common} common words make {common // 4} full blocks, with {common % 4} left over. An "
+        "engine finds a block by its **hash**, a number made of all tokens up to its end; only a full block gets one.",
         Question(
             "C writes one more word. How many of its tokens lie in full blocks equal to A's, with blocks of 16?",
             answer=lambda after: int(_row(after)["hit"]),
@@ -138,7 +138,7 @@ def _hit(after: After, common: int) -> str:
     size, hit = _row(after)["block_size"], _row(after)["hit"]
     return (
         f"The {common} common words fill {common // size} whole block{'s' if common // size != 1 else ''} of {size}: "
-        f"{common // size} × {size} = {hit}. The other {common - hit} would be computed again."
+        f"{common // size} × {size} = {hit}. What is left over, {common - hit}, would be computed again."
     )
 
 

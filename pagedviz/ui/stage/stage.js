@@ -14,7 +14,7 @@ import { listenToKeys } from "./keys.js";
 import { marked, isDark } from "./text.js";
 
 const STEP_MS = 1000;
-const FASTEST_MS = 120;
+const FASTEST_MS = 40;
 const ON_THE_WAY_MS = 6000;
 const TELL_AFTER_MS = 150;
 
@@ -147,7 +147,7 @@ class Stage {
   }
 
   // Plays to the end, or up to a step; while it plays, a new target only changes where it stops. A target that is not
-  // known yet is played to when it comes. A long way to a target is played faster, a step every 0.12 s at the least.
+  // known yet is played to when it comes. A long way to a target is played faster, a step every 0.04 s at the least.
   play(until = Infinity) {
     if (until === Infinity && this.step >= this.data.steps.length) this.goTo(0);
     this.until = until;
