@@ -118,6 +118,11 @@ def load(path: Path | None = None) -> Measurements:
     path = path or (MEASURED if MEASURED.exists() else RECORDED)
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BadMeasurements(
+            f"Nothing has been recorded in {path.name} yet; "
+            f"on a machine with an NVIDIA GPU make bench writes {MEASURED.name}"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         cause = type(error).__name__
         raise BadMeasurements(f"{path.name} cannot be read ({cause}); make bench writes {MEASURED.name}") from None

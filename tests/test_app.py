@@ -166,4 +166,4 @@ def test_where_nothing_was_measured_one_sentence_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(measurements, "MEASURED", tmp_path / "measured.json")
     monkeypatch.setattr(measurements, "RECORDED", tmp_path / "recorded.json")
     app = shown(page="speed")
-    assert [each.value.split(" cannot")[0] for each in app.warning] == ["recorded.json"]
+    assert [each.value.split(";")[0] for each in app.warning] == ["Nothing has been recorded in recorded.json yet"]

@@ -162,7 +162,9 @@ def test_a_gpu_that_is_here_is_measured_and_comes_first(monkeypatch, tmp_path):
 def test_no_record_is_one_sentence(monkeypatch, tmp_path):
     recorded(monkeypatch, tmp_path)
     app = shown(probe.Bandwidth(), {"gpu": None, "rows": []})
-    said = "recorded.json cannot be read (FileNotFoundError); make bench writes none.json."
+    said = (
+        "Nothing has been recorded in recorded.json yet; on a machine with an NVIDIA GPU make bench writes none.json."
+    )
     assert app.caption[0].value.replace("\\", "") == said
 
 
