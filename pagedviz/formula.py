@@ -25,6 +25,25 @@ def lines(
             return [f"entries = {event.num_blocks}", "blocks taken = 0"]
         case events.BlockAllocated():
             return [f"free_queue[0] = {before.free_blocks[0]}", f"block_table[{event.logical_block}] = {event.block}"]
+        case events.BlockHit():
+            end = (event.logical_block + 1) * size
+            return [
+                f"block_table[{event.logical_block}] = {event.block}, hash {event.block_hash}",
+                f"ref_count[{event.block}] = {event.ref_count - 1} + 1 = {event.ref_count}",
+                f"cached = {end} of at most {event.num_tokens} − 1 tokens",
+            ]
+        case events.BlockCached():
+            parent = event.parent_hash or ("salt" if after.salts[event.seq_id] is not None else "nothing")
+            first = event.logical_block * size
+            return [f"hash({parent}, tokens {first} … {first + size - 1})", f"= {event.block_hash}"]
+        case events.BlockCollapsed():
+            return [
+                f"block_table[{event.logical_block}]: {event.source} → {event.target}",
+                f"ref_count[{event.target}] = {event.ref_count - 1} + 1 = {event.ref_count}",
+                f"free_queue = {_head(after.free_blocks)}",
+            ]
+        case events.BlockEvicted():
+            return [f"hash {event.block_hash} → none", f"cached = {len(after.cached)} blocks"]
         case events.BlockShared():
             return [
                 f"block_table[{event.logical_block}] = {event.block}",

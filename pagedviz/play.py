@@ -69,6 +69,7 @@ class Player:
             profile=profile(cache),
             auto_spill=cache.auto_spill,
             report=self._record,
+            prefix_caching=cache.prefix_caching,
         )
         self.base = self._before = self.manager.snapshot()
 
@@ -95,8 +96,8 @@ class Player:
 
     def _call(self, op: Op) -> None:
         match op:
-            case Add(seq_id, tokens):
-                self.manager.add(seq_id, tokens)
+            case Add(seq_id, tokens, salt):
+                self.manager.add(seq_id, tokens, salt)
             case Append(seq_id, tokens):
                 self.manager.append(seq_id, tokens)
             case Fork(parent, seq_id):

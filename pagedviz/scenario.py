@@ -63,16 +63,18 @@ class CacheConfig:
 
 @dataclass(frozen=True)
 class Add:
-    """A sequence arrives with a prompt."""
+    """A sequence arrives with a prompt. Cached prefixes are shared between sequences of one `salt` only."""
 
     seq_id: str
     tokens: tuple[Token, ...]
+    salt: str | None = None
 
     def __str__(self) -> str:
-        return f"add {self.seq_id} {_quote(self.tokens)}"
+        return f"add {self.seq_id} {_quote(self.tokens)}" + (f" salt {self.salt}" if self.salt is not None else "")
 
     def to_json(self) -> dict[str, Any]:
-        return {"add": self.seq_id, "tokens": list(self.tokens)}
+        salt = {} if self.salt is None else {"salt": self.salt}
+        return {"add": self.seq_id, "tokens": list(self.tokens), **salt}
 
 
 @dataclass(frozen=True)
@@ -279,8 +281,6 @@ def cache_from_json(data: Any) -> CacheConfig:
         )
     if cache.head_dim % 2:
         raise ScenarioError(f"cache.head_dim is {cache.head_dim}; rotary positions turn pairs, so it must be even")
-    if cache.prefix_caching:
-        raise ScenarioError("cache.prefix_caching is true; this version has no prefix caching yet, so it must be false")
     total = cache.bytes_per_block * (cache.num_blocks + cache.host_blocks)
     if total > MAX_CACHE_BYTES:
         raise ScenarioError(
@@ -341,7 +341,8 @@ def _tokens(tokens: tuple[Any, ...], where: str) -> tuple[Token, ...]:
 
 
 def _add(data: Mapping[str, Any], where: str) -> Op:
-    return Add(*_read_tokens(data, "add", where))
+    salt = None if data.get("salt") is None else _name(data["salt"], f"{where}.salt", "a salt")
+    return Add(*_read_tokens(data, "add", where), salt)
 
 
 def _append(data: Mapping[str, Any], where: str) -> Op:
@@ -364,7 +365,7 @@ def _named(make: Callable[[str], Op], verb: str) -> Callable[[Mapping[str, Any],
 
 
 _VERBS: dict[str, tuple[Callable[[Mapping[str, Any], str], Op], tuple[str, ...]]] = {
-    "add": (_add, ("text", "tokens")),
+    "add": (_add, ("text", "tokens", "salt")),
     "append": (_append, ("text", "tokens")),
     "generate": (_generate, ("tokens",)),
     "fork": (_fork, ("as",)),
@@ -391,11 +392,9 @@ def _checked(scenario: Scenario) -> Scenario:
     return scenario
 
 
-def _name(value: Any, where: str) -> str:
+def _name(value: Any, where: str, what: str = "a sequence's name") -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME_CHARACTERS or not value.isprintable():
-        raise ScenarioError(
-            f"{where} is {show(value)}; a sequence's name has 1 to {MAX_NAME_CHARACTERS} printable characters"
-        )
+        raise ScenarioError(f"{where} is {show(value)}; {what} has 1 to {MAX_NAME_CHARACTERS} printable characters")
     return value
 
 

@@ -33,6 +33,7 @@ class Watched(BlockManager):
         fork: bool = False,
         auto_spill: bool = False,
         free_blocks: Iterable[int] | None = None,
+        prefix_caching: bool = False,
     ) -> None:
         chosen = PROFILES[profile]
         super().__init__(
@@ -43,6 +44,7 @@ class Watched(BlockManager):
             profile=dataclasses.replace(chosen, fork=chosen.fork or fork),
             auto_spill=auto_spill,
             report=self._watch,
+            prefix_caching=prefix_caching,
         )
         self.events: list[Event] = []
         self._before = self.snapshot()
@@ -68,6 +70,10 @@ class Watched(BlockManager):
     @property
     def ref_counts(self) -> dict[int, int]:
         return dict(self.snapshot().ref_counts)
+
+    @property
+    def cached(self) -> set[int]:
+        return set(self.snapshot().cached)
 
     @property
     def free_blocks(self) -> list[int]:

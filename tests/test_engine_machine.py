@@ -25,7 +25,7 @@ PROMPT, SUFFIX = st.lists(TOKEN, max_size=7), st.lists(TOKEN, min_size=1, max_si
 
 
 class Memory:
-    """What lies in each slot, by (memory, block, offset)."""
+    """What lies in each slot, by (memory, block, offset). What a cached block holds stays until its hash goes."""
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
@@ -44,8 +44,12 @@ class Memory:
                 self.put("host", event.host_block, self.take("device", event.block))
             case "BlockReloaded":
                 self.put("device", event.block, self.take("host", event.host_block))
-            case "BlockFreed":
+            case "BlockFreed" if not event.cached:
                 self.take(event.where, event.block)
+            case "BlockEvicted" if event.ref_count == 0:
+                self.take("device", event.block)
+            case "BlockCollapsed":
+                assert self.take("device", event.source) == self.at("device", event.target)
 
     def write(self, block: int, offset: int, token: object) -> None:
         assert ("device", block, offset) not in self.slots
@@ -84,20 +88,26 @@ def sharing(state: Snapshot) -> set[frozenset[tuple[str, int]]]:
 
 
 class CacheMachine(RuleBasedStateMachine):
+    """Without prefix caching. `CachingMachine` below goes the same ways with it."""
+
+    prefix_caching = False
+
     @initialize(
         num_blocks=st.sampled_from([5, 4, 3, 6, 8, 12]),
         block_size=st.sampled_from([2, 3, 4, 1]),
         host_blocks=st.integers(0, 6),
-        profile=st.sampled_from(["vllm-v0", "vllm-v0", "vllm-v1"]),
+        profile=st.sampled_from(["vllm-v0", "vllm-v0", "vllm-v1", "nano-vllm"]),
         fork=st.booleans(),
         auto_spill=st.booleans(),
         random=st.randoms(use_true_random=False),
     )
-    def start(self, random, **settings):
-        self.cache = Watched(**settings)
-        random.shuffle(self.cache.pool.free_blocks)
-        self.cache._before = self.cache.snapshot()
-        self.tokens = {}
+    def start(self, random, profile, num_blocks, **settings):
+        free_blocks = list(range(profile == "vllm-v1", num_blocks))
+        random.shuffle(free_blocks)
+        settings |= {"profile": profile, "free_blocks": free_blocks, "prefix_caching": self.prefix_caching}
+        self.cache = Watched(num_blocks, **settings)
+        self.tokens, self.salts = {}, {}
+        self.findable = {}  # by cached block, in the order in which they were: salt, and all tokens up to its last
         self.num_made = 0
         self.memory = Memory(self.cache.block_size)
         self.replayed = self.cache.snapshot()
@@ -127,19 +137,37 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.tokens) < 4 and (self.cache.free_blocks or self.cache.auto_spill))
     @rule(new=NEW, who=WHO, tokens=PROMPT)
     def add(self, new, who, tokens):
+        self.add_prompt(new, who, tokens, None)
+
+    def add_prompt(self, new, who, tokens, salt):
         seq_id, state = self.name(new, who), self.cache.snapshot()
-        needed = -(-len(tokens) // state.block_size)
-        done = self.perform(lambda: self.cache.add(seq_id, tokens))
+        hits = self.hits(tokens, salt)
+        needed = -(-len(tokens) // state.block_size) - sum(block in state.ref_counts for block in hits)
+        done = self.perform(lambda: self.cache.add(seq_id, tokens, salt))
         if not self.cache.auto_spill:
-            assert done == (seq_id not in self.tokens and 0 < needed <= len(state.free_blocks))
+            assert done == (seq_id not in self.tokens and bool(tokens) and needed <= len(state.free_blocks))
         if done:
             self.tokens[seq_id] = list(tokens)
-            self.written_at_once_at_the_end(tokens)
+            self.salts[seq_id] = salt
+            self.written_at_once_at_the_end(tokens[len(hits) * state.block_size :])
+            assert self.cache.snapshot().block_tables[seq_id][: len(hits)] == tuple(hits)
+
+    def hits(self, tokens, salt):
+        """The cached blocks that a prompt must hit, from the plain record of what has been cached."""
+        size, hits = self.cache.block_size, []
+        for end in range(size, len(tokens), size):
+            same = [block for block, content in self.findable.items() if content == (salt, tokens[:end])]
+            if not same:
+                break
+            hits.append(same[0])
+        return hits
 
     def written_at_once_at_the_end(self, tokens: list[object]) -> None:
         """The operation's last event is its only write, and it writes all of its tokens."""
         of_this_step = [e for e in self.cache.events if getattr(e, "engine_step", None) == self.cache.engine_step]
-        assert of_this_step == self.cache.events[-1:]
+        after = {event.kind for event in self.cache.events[self.cache.events.index(of_this_step[0]) + 1 :]}
+        assert after <= ({"BlockCached", "BlockEvicted", "BlockCollapsed"} if self.prefix_caching else set())
+        assert len(of_this_step) == 1
         assert of_this_step[0].kind == ("TokenWritten" if len(tokens) == 1 else "TokensWritten")
         assert of_this_step[0].tokens == tuple(tokens)
 
@@ -181,6 +209,7 @@ class CacheMachine(RuleBasedStateMachine):
         assert self.cache.free_blocks == free
         if done:
             self.tokens[seq_id] = list(self.tokens[parent])
+            self.salts[seq_id] = self.salts[parent]
 
     @precondition(lambda self: len(self.tokens) > 1)
     @rule(who=WHO)
@@ -225,9 +254,18 @@ class CacheMachine(RuleBasedStateMachine):
             assert "{" not in event.sentence
             self.replayed = replay.apply(self.replayed, read_back)
             self.memory.apply(read_back)
+            if event.kind == "BlockCached":
+                end = (event.logical_block + 1) * self.cache.block_size
+                tokens = list(self.replayed.tokens[event.seq_id][:end])
+                self.findable[event.block] = (self.salts.get(event.seq_id), tokens)
+            if event.kind == "BlockEvicted":
+                del self.findable[event.block]
         self.num_replayed = len(self.cache.events)
         state = self.cache.snapshot()
         assert self.replayed == state
+        assert set(state.cached) == set(self.findable)
+        for block, (_, tokens) in self.findable.items():
+            assert self.memory.at("device", block) == tokens[-state.block_size :]
         assert {seq_id: self.memory.read(state, seq_id) for seq_id in self.tokens} == self.tokens
 
     def teardown(self):
@@ -242,5 +280,29 @@ class CacheMachine(RuleBasedStateMachine):
         assert sorted(state.host_free_blocks) == list(range(state.host_blocks))
 
 
+class CachingMachine(CacheMachine):
+    """With prefix caching: three letters make equal prefixes common."""
+
+    prefix_caching = True
+
+    @precondition(lambda self: len(self.tokens) < 4)
+    @rule(
+        new=NEW, who=WHO, tokens=st.lists(st.sampled_from("abc"), max_size=9), salt=st.sampled_from([None, None, "s"])
+    )
+    def add_letters(self, new, who, tokens, salt):
+        self.add_prompt(new, who, tokens, salt)
+
+    @precondition(lambda self: self.tokens)
+    @rule(who=WHO, tokens=st.lists(st.sampled_from("abc"), min_size=1, max_size=3))
+    def append_letters(self, who, tokens):
+        self.append_to(self.one_of(who), tokens)
+
+    @rule()
+    def reset(self):
+        assert self.perform(self.cache.reset_prefix_cache) == (not self.tokens)
+
+
 CacheMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
 TestCacheMachine = CacheMachine.TestCase
+CachingMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestCachingMachine = CachingMachine.TestCase

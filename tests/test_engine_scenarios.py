@@ -7,9 +7,75 @@ import pytest
 
 from pagedviz.engine.block_pool import BlockPool
 from pagedviz.engine.errors import BlockNotInUse
+from pagedviz.engine.policies import Freed, head_of_queue
 from tests.engine_cases import Watched
 
 SIX = list("abcdef")
+
+
+def caching(num_blocks: int, profile: str = "vllm-v1") -> Watched:
+    return Watched(num_blocks, profile=profile, prefix_caching=True)
+
+
+def used_and_freed() -> Watched:
+    """S01: ten tokens came and went."""
+    cache = caching(9)
+    cache.add("a", range(10))
+    assert cache.table == {"a": [1, 2, 3]}
+    assert cache.ref_counts == {1: 1, 2: 1, 3: 1}
+    assert cache.cached == {1, 2}
+    assert cache.free_blocks == [4, 5, 6, 7, 8]
+    cache.free("a")
+    return cache
+
+
+def test_S01_blocks_without_a_hash_go_before_the_head_and_cached_ones_to_the_end():
+    """Printed by vLLM 0.33.0."""
+    assert used_and_freed().free_blocks == [3, 4, 5, 6, 7, 8, 2, 1]
+
+
+def test_S02_the_same_beginning_names_the_cached_blocks():
+    """Printed by vLLM 0.33.0."""
+    cache = used_and_freed()
+    cache.add("b", [*range(10), 77])
+    assert [e.block for e in cache.events if e.kind == "BlockHit"] == [1, 2]
+    assert cache.events[-1].position == 8
+    assert cache.table == {"b": [1, 2, 3]}
+    assert cache.free_blocks == [4, 5, 6, 7, 8]
+
+
+def test_S04_a_block_is_taken_by_the_token_that_needs_it_and_hashed_by_the_one_that_fills_it():
+    """Printed by vLLM 0.33.0."""
+    cache = caching(6)
+    cache.add("a", range(4))
+    for token in range(4, 10):
+        cache.append("a", [token])
+    written = {e.position: cache.table["a"][e.position // 4] for e in cache.events if e.kind.endswith("Written")}
+    taken = [k for k, e in enumerate(cache.events) if e.kind == "BlockAllocated"]
+    assert [cache.events[k + 1].position for k in taken] == [0, 4, 8]
+    assert [written[position] for position in (0, 4, 8)] == [1, 2, 3]
+    assert cache.cached == {1, 2}
+    assert cache.free_blocks == [4, 5]
+
+
+def test_S08_a_salt_parts_what_is_equal():
+    """Printed by vLLM 0.33.0. The salt enters the first hash only; the chain does the rest."""
+    cache = caching(9)
+    cache.add("a", range(9), salt="s1")
+    assert [len(cache.longest_prefix(range(9), salt)) * 4 for salt in ("s1", "s2", None)] == [8, 0, 0]
+
+
+def test_S18_a_preempted_sequence_finds_its_own_blocks_again():
+    """Printed by vLLM 0.33.0, which frees what it preempts and admits it again with all of its tokens."""
+    cache = caching(9)
+    cache.add("a", range(10))
+    for token in (10, 11, 12):
+        cache.append("a", [token])
+    cache.free("a")
+    assert cache.free_blocks == [4, 5, 6, 7, 8, 3, 2, 1]
+    cache.add("a", range(13))
+    assert [e.block for e in cache.events if e.kind == "BlockHit"] == [1, 2, 3]
+    assert cache.table == {"a": [1, 2, 3, 4]}
 
 
 def test_S19_freed_blocks_go_before_the_head_of_the_queue_tail_first():
@@ -64,13 +130,70 @@ def test_S24_full_shared_blocks_are_never_copied():
     assert not any(event.kind == "BlockCopied" for event in cache.events)
 
 
+@pytest.mark.parametrize(
+    ("profile", "tables", "ref_counts", "free"),
+    [
+        ("vllm-v0", {"p": [0, 1], "q": [0, 1]}, {0: 2, 1: 2}, [2, 3, 4, 5, 6, 7]),
+        ("vllm-v1", {"p": [1, 2], "q": [1, 3]}, {1: 2, 2: 1, 3: 1}, [4, 5, 6, 7]),
+    ],
+)
+def test_S27_a_block_filled_with_what_is_cached_already_is_collapsed_in_v0_and_kept_in_v1(
+    profile, tables, ref_counts, free
+):
+    """Printed by vLLM 0.6.4.post1, and what its successor does instead."""
+    cache = caching(8, profile)
+    cache.add("p", range(7))
+    cache.add("q", range(7))
+    assert [row[1] - row[0] for row in cache.table.values()] == [1, 2]
+    cache.append("p", [7])
+    cache.append("q", [7])
+    assert cache.table == tables
+    assert cache.ref_counts == ref_counts
+    assert cache.free_blocks == free
+
+
+@pytest.mark.parametrize("first", ["p", "q"], ids=["S29", "S30"])
+def test_S29_S30_the_least_recently_used_goes_out_first_and_of_one_time_the_deeper(first):
+    """S29 printed by vLLM 0.6.4.post1. In S30, where q is freed first, it printed [3, 1, 2, 0]: it stops looking at the
+    first newer block. Here the order is that of the last use, whoever is freed first."""
+    cache = caching(4, "vllm-v0")
+    for cache.engine_step, seq_id in enumerate("pq", 1):
+        cache.add(seq_id, [f"{seq_id}{k}" for k in range(8)])
+    cache.free(first)
+    cache.free({"p": "q", "q": "p"}[first])
+    cache.add("x", range(16))
+    assert cache.table == {"x": [1, 0, 3, 2]}
+
+
 def test_S37_freeing_a_block_twice_raises_and_leaves_the_counts():
     """Printed by vLLM 0.6.4.post1."""
     pool = BlockPool(8, range(8))
     block = pool.take()
     assert pool.release(block) == 0
-    pool.put_back(block, 0)
+    pool.put_back(Freed(block), head_of_queue)
     with pytest.raises(BlockNotInUse, match="Block 0 is free already"):
         pool.release(block)
     assert pool.ref_count == [0] * 8
     assert list(pool.free_blocks) == [0, 1, 2, 3, 4, 5, 6, 7]
+
+
+def test_S38_the_last_block_of_an_equal_prompt_is_computed_again_and_then_shared():
+    """Printed by vLLM 0.6.4.post1."""
+    cache = caching(8, "vllm-v0")
+    cache.add("p", range(8))
+    cache.add("q", range(8))
+    assert cache.table == {"p": [0, 1], "q": [0, 1]}
+    assert cache.ref_counts == {0: 2, 1: 2}
+    assert [e.block for e in cache.events if e.kind == "BlockHit"] == [0]
+
+
+def test_S39_nano_puts_every_block_at_the_end_and_hits_it_there():
+    """Printed by nano-vllm bb823b3."""
+    cache = caching(8, "nano-vllm")
+    cache.add("a", range(10))
+    cache.free("a")
+    assert cache.free_blocks == [3, 4, 5, 6, 7, 2, 1, 0]
+    cache.add("b", range(11))
+    assert [e.block for e in cache.events if e.kind == "BlockHit"] == [0, 1]
+    assert cache.table == {"b": [0, 1, 3]}
+    assert cache.free_blocks == [4, 5, 6, 7, 2]

@@ -8,19 +8,13 @@ from pagedviz import formula
 from pagedviz.engine.events import Event, TokensWritten
 from pagedviz.play import Player
 from pagedviz.scenario import CacheConfig
-from tests.test_trace import RUN
+from tests.test_trace import CACHED, RUN, happenings
 
 
 def played():
-    player, before = Player(RUN.cache, RUN.seed, lambda seq_id: "x"), None
-    before = player.base
-    for op in RUN.ops:
-        for happening in player.perform(op):
-            yield (
-                happening.event,
-                formula.lines(RUN.cache, before, happening.event, happening.snapshot, happening.refused),
-            )
-            before = happening.snapshot
+    for run in (RUN, CACHED):
+        for h in happenings(run):
+            yield h.event, formula.lines(run.cache, h.before, h.event, h.snapshot, h.refused)
 
 
 def lines_of(kind):
@@ -59,6 +53,17 @@ def test_every_kind_of_event_has_a_formula():
         ("BlockFreed", ["ref_count[1] = 1 − 1 = 0", "free_queue = [1]"]),
         ("BlockReleased", ["ref_count[0] = 2 − 1 = 1"]),
         ("SequenceFreed", ["free = 1 of 3 blocks"]),
+        ("BlockCached", ["hash(salt, tokens 0 … 1)", "= 3498bded"]),
+        (
+            "BlockHit",
+            [
+                "block_table[0] = 0, hash 3498bded",
+                "ref_count[0] = 1 + 1 = 2",
+                "cached = 2 of at most 3 − 1 tokens",
+            ],
+        ),
+        ("BlockCollapsed", ["block_table[1]: 2 → 1", "ref_count[1] = 1 + 1 = 2", "free_queue = [2]"]),
+        ("BlockEvicted", ["hash 5acdba45 → none", "cached = 1 blocks"]),
         ("OperationRefused", ["needed = 1", "free = 0", "total = 3"]),
     ],
 )

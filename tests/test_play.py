@@ -53,7 +53,7 @@ def test_refused_operation_is_one_happening_and_the_next_one_goes_on():
 def test_refusal_that_came_halfway_is_found_out(monkeypatch):
     """Broken on purpose: `add` takes its blocks one by one and notices too late."""
 
-    def add(self, seq_id, tokens):
+    def add(self, seq_id, tokens, salt):
         seq = self.sequences[seq_id] = block_manager.Sequence(seq_id)
         self._report(block_manager.SequenceAdded(seq_id, len(tokens)))
         self._allocate(seq, "hope")

@@ -105,7 +105,7 @@ def test_forgotten_count_of_a_sharer_is_found(monkeypatch):
 
 
 def test_block_that_never_returns_to_the_queue_is_found(monkeypatch):
-    monkeypatch.setattr(BlockPool, "put_back", lambda self, block, queue_index: None)
+    monkeypatch.setattr(BlockPool, "put_back", lambda self, freed, order: 0)
     kind, check, _ = first_failure(Add("A", ABC), Free("A"))
     assert kind == "BlockFreed"
     assert any("is in 0 states, not in one" in sentence for sentence in check.broken)
@@ -113,8 +113,8 @@ def test_block_that_never_returns_to_the_queue_is_found(monkeypatch):
 
 def test_block_handed_out_while_in_use_is_found(monkeypatch):
     def take(self):
-        self.ref_count[self.free_blocks[0]] = 1
-        return self.free_blocks[0]
+        self.ref_count[self.free_blocks.first] = 1
+        return self.free_blocks.first
 
     monkeypatch.setattr(BlockPool, "take", take)
     kind, check, _ = first_failure(Add("A", ABC))

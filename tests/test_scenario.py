@@ -150,7 +150,6 @@ def test_wrong_file_is_refused_with_where_and_what(source, sentence):
         ({"head_dim": 7}, "cache.head_dim is 7; rotary positions turn pairs, so it must be even"),
         ({"profile": "vllm-v2"}, 'cache.profile is "vllm-v2"; it must be one of vllm-v0, vllm-v1'),
         ({"profile": ["vllm-v0"]}, 'cache.profile is ["vllm-v0"]'),
-        ({"prefix_caching": True}, "cache.prefix_caching is true; this version has no prefix caching yet"),
         ({"scatter": 1}, "cache.scatter is 1; it must be true or false"),
         ({"auto_spill": "no"}, 'cache.auto_spill is "no"; it must be true or false'),
         ({"fork": None}, "cache.fork is null; it must be true or false"),
@@ -186,6 +185,8 @@ def test_wrong_cache_is_refused_with_field_and_value(settings, sentence):
         ({"add": "A", "tokens": [False]}, "ops[1].tokens[0] is false; a token is a string or an integer"),
         ({"add": "A", "tokens": [None]}, "ops[1].tokens[0] is null"),
         ({"add": "A", "tokens": [["a"]]}, 'ops[1].tokens[0] is ["a"]'),
+        ({"add": "A", "text": "a", "salt": ""}, 'ops[1].salt is ""; a salt has 1 to 16 printable characters'),
+        ({"append": "A", "text": "a", "salt": "s"}, 'ops[1] (append) has "salt", which is unknown'),
         ({"add": "A", "tokens": [""]}, "ops[1].tokens[0] has 0 characters; a token has 1 to 64"),
         ({"add": "A", "tokens": [2**53]}, "ops[1].tokens[0] is 9007199254740992; an integer token lies between"),
         ({"add": "A", "tokens": ["\ud83d"]}, 'ops[1].tokens[0] is "\\ud83d"; half of a surrogate pair'),
@@ -198,7 +199,7 @@ def test_wrong_cache_is_refused_with_field_and_value(settings, sentence):
         ({"add": "\ud83d", "text": "a"}, 'ops[1].add is "\\ud83d"'),
         (
             {"add": "A", "text": "a", "as": "B"},
-            'ops[1] (add) has "as", which is unknown; it may have add, text, tokens',
+            'ops[1] (add) has "as", which is unknown; it may have add, salt, text, tokens',
         ),
         ({"append": "A"}, 'ops[1] (append A) needs either "text" or "tokens"'),
         ({"generate": "A", "tokens": 0}, "ops[1].tokens is 0; it must be a whole number from 1 to 1,024"),
@@ -261,7 +262,7 @@ TOKEN = st.integers(-(2**53) + 1, 2**53 - 1) | st.text(st.characters(exclude_cat
 TOKENS = st.lists(TOKEN, min_size=1, max_size=5).map(tuple)
 NAME = st.sampled_from(["A", "mapping", "🙂", "שלום", "<b>", '"', "\\", "a b"])
 OP = st.one_of(
-    st.builds(Add, NAME, TOKENS),
+    st.builds(Add, NAME, TOKENS, st.none() | NAME),
     st.builds(Append, NAME, TOKENS),
     st.builds(Generate, NAME, st.integers(1, 9)),
     st.builds(Fork, NAME, NAME),
@@ -278,7 +279,8 @@ CACHE = st.builds(
     num_heads=st.sampled_from([4, 8]),
     num_kv_heads=st.sampled_from([1, 2, 4]),
     head_dim=st.sampled_from([2, 8, 64]),
-    profile=st.sampled_from(["vllm-v0", "vllm-v1"]),
+    profile=st.sampled_from(["vllm-v0", "vllm-v1", "nano-vllm"]),
+    prefix_caching=st.booleans(),
     scatter=st.booleans(),
     auto_spill=st.booleans(),
     fork=st.booleans(),

@@ -1,9 +1,10 @@
 """The physical blocks of one memory: who is free, in which order they go out, and how many entries name the rest."""
 
-from collections import deque
 from collections.abc import Iterable
 
 from pagedviz.engine.errors import BlockNotInUse
+from pagedviz.engine.free_queue import FreeQueue
+from pagedviz.engine.policies import Freed, FreeOrder
 
 
 class BlockPool:
@@ -15,14 +16,22 @@ class BlockPool:
 
     def __init__(self, num_blocks: int, free_blocks: Iterable[int]) -> None:
         self.num_blocks = num_blocks
-        self.free_blocks: deque[int] = deque(free_blocks)
+        self.free_blocks = FreeQueue(num_blocks, free_blocks)
         self.ref_count = [0] * num_blocks
 
     def take(self) -> int:
-        """Pop the head of the free queue and return it with a `ref_count` of 1. The caller has made sure of room."""
-        block = self.free_blocks.popleft()
+        """Take the head of the free queue and return it with a `ref_count` of 1. The caller has made sure of room."""
+        block = self.free_blocks.first
+        self.free_blocks.remove(block)
         self.ref_count[block] = 1
         return block
+
+    def take_hit(self, block: int) -> int:
+        """Count one more entry that names a cached block, out of the free queue or in use; return its `ref_count`."""
+        if self.ref_count[block] == 0:
+            self.free_blocks.remove(block)
+        self.ref_count[block] += 1
+        return self.ref_count[block]
 
     def share(self, block: int) -> int:
         """Count one more entry that names `block`; return the new `ref_count`."""
@@ -36,9 +45,9 @@ class BlockPool:
         self.ref_count[block] -= 1
         return self.ref_count[block]
 
-    def put_back(self, block: int, queue_index: int) -> None:
-        """Return a block that nobody names to the free queue, `queue_index` places behind its head."""
-        self.free_blocks.insert(queue_index, block)
+    def put_back(self, freed: Freed, order: FreeOrder) -> int:
+        """Return a block that nobody names to the free queue; return its place, counted from the head."""
+        return order(self.free_blocks, freed)
 
     def _must_be_in_use(self, block: int) -> None:
         if self.ref_count[block] == 0:

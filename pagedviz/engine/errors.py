@@ -89,3 +89,7 @@ class ForkUnsupported(CacheError):
 
 class BlockNotInUse(CacheError):
     """Block {block} is free already; freeing it twice would hand it out twice."""
+
+
+class BlocksInUse(CacheError):
+    """The cached prefixes stay: {in_use:block} in use would lose what others may hit. Free every sequence first."""

@@ -46,6 +46,7 @@ class SequenceAdded(Event):
 
     seq_id: str
     num_tokens: int
+    salt: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,57 @@ class BlockShared(Event):
     where: str
     ref_count: int
     tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True)
+class BlockHit(Event):
+    """{seq_id} named cached block {block} as its logical block {logical_block}: it holds the same {tokens:token} behind
+    the same prefix. Nothing was computed for them; the block's ref_count is now {ref_count}."""
+
+    seq_id: str
+    logical_block: int
+    block: int
+    block_hash: str
+    ref_count: int
+    tokens: tuple[Token, ...]
+    num_tokens: int
+
+
+@dataclass(frozen=True)
+class BlockCached(Event):
+    """Block {block} got its hash, {block_hash}: it is full, and whoever begins with the same tokens as {seq_id} may
+    name it instead of computing them again."""
+
+    seq_id: str
+    logical_block: int
+    block: int
+    block_hash: str
+    parent_hash: str | None
+    tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True)
+class BlockCollapsed(Event):
+    """{seq_id} filled block {source} with what cached block {target} holds already. Its logical block {logical_block}
+    now names block {target}, whose ref_count is {ref_count}; block {source} went into the free queue at place
+    {queue_index}."""
+
+    seq_id: str
+    logical_block: int
+    source: int
+    target: int
+    ref_count: int
+    queue_index: int
+
+
+@dataclass(frozen=True)
+class BlockEvicted(Event):
+    """Block {block} lost its hash, {block_hash}, because {reason}. Nobody can hit it any more."""
+
+    block: int
+    block_hash: str
+    ref_count: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -176,6 +228,7 @@ class BlockFreed(Event):
     where: str
     queue_index: int
     num_tokens: int
+    cached: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from pagedviz.engine import replay
 from pagedviz.engine.events import (
+    BlockAllocated,
+    BlockCopied,
+    BlockHit,
     BlockReloaded,
     BlockShared,
     BlockSpilled,
@@ -65,7 +68,8 @@ def once_per_table(before: Snapshot, event: Event, after: Snapshot) -> Iterator[
 
 
 def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """A slot is written only when one table alone names its block, and right after the last filled slot."""
+    """A slot is written only when one table alone names its block, which has no hash, and right after the last filled
+    slot."""
     if not isinstance(event, Written):
         return
     size = after.block_size
@@ -75,6 +79,8 @@ def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str
         count = after.ref_counts.get(block, 0)
         if count != 1:
             yield f"{event.seq_id} wrote slot {slot} of block {block}, whose ref_count is {count}"
+        if block in before.cached:
+            yield f"{event.seq_id} wrote slot {slot} of block {block}, which is cached"
         if row[position // size : position // size + 1] != (block,) or offset != position % size:
             yield f"{event.seq_id}'s position {position} does not map to slot {slot}"
     if isinstance(event, TokenWritten) and (event.block, event.offset) != divmod(event.slot, size):
@@ -104,6 +110,49 @@ def lazy_fork(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
             yield f"{event.kind} turned {blocks_before} blocks in use into {blocks_after}"
 
 
+def cached_content(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """A block with a hash holds as many tokens as it has slots, and whoever names it has these tokens there, behind the
+    same parent; only a first block has a salt. A block handed out anew has lost its old hash."""
+    size = after.block_size
+    for block, entry in after.cached.items():
+        if not 0 <= block < after.num_blocks or block == after.null_block:
+            yield f"cached block {block} is none of the pool's"
+        if len(entry.tokens) != size:
+            yield f"cached block {block} holds {len(entry.tokens)} tokens, not {size}"
+        if entry.parent_hash is not None and entry.salt is not None:
+            yield f"cached block {block} has a salt, and is not the first of its sequence"
+    for seq_id, row in after.block_tables.items():
+        entries = [None if block is None else after.cached.get(block) for block in row]
+        for j, (named, held) in enumerate(zip(row, entries, strict=True)):
+            if held is None:
+                continue
+            previous = entries[j - 1] if j else None
+            if held.tokens != after.tokens[seq_id][j * size : (j + 1) * size]:
+                yield f"{seq_id}'s logical block {j} is cached block {named}, which holds other tokens"
+            if (held.parent_hash is None) != (j == 0) or (previous and previous.block_hash != held.parent_hash):
+                yield f"{seq_id}'s logical block {j} is cached block {named}, which belongs behind another prefix"
+            if j == 0 and held.salt != after.salts[seq_id]:
+                yield f"{seq_id}'s first block is cached block {named}, which has another salt"
+    handed_out = {BlockAllocated: "block", BlockCopied: "target", BlockReloaded: "block"}.get(type(event))
+    if handed_out and getattr(event, handed_out) in after.cached:
+        yield f"block {getattr(event, handed_out)} was handed out anew and still has a hash"
+
+
+def hit_is_prefix(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """A hit names a cached block, follows on the hits before it from block 0 on, and leaves one token to compute."""
+    if not isinstance(event, BlockHit):
+        return
+    end = (event.logical_block + 1) * after.block_size
+    if event.block not in before.cached:
+        yield f"{event.seq_id} hit block {event.block}, which has no hash"
+    if len(before.tokens.get(event.seq_id, ())) != event.logical_block * after.block_size:
+        yield f"{event.seq_id} hit block {event.block} elsewhere than right behind its last token"
+    if any(block not in before.cached for block in before.block_tables.get(event.seq_id, ())):
+        yield f"{event.seq_id} hit block {event.block} behind a block that was no hit"
+    if end >= event.num_tokens:
+        yield f"{event.seq_id} hit {end} of its {event.num_tokens} tokens, and one at least must be computed"
+
+
 def refused_changes_nothing(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
     """A refused operation leaves the whole state as it was."""
     if isinstance(event, OperationRefused) and before != after:
@@ -128,6 +177,8 @@ INVARIANTS: tuple[Invariant, ...] = (
     write_alone,
     table_covers,
     lazy_fork,
+    cached_content,
+    hit_is_prefix,
     refused_changes_nothing,
     replay_agrees,
 )

@@ -1,18 +1,108 @@
 """Where engines differ. A policy is one function; a profile is one choice of each, under a real engine's name."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
-FreeOrder = Callable[[int, int], int]
+from pagedviz.engine.free_queue import FreeQueue, Recency
+
+# --- free order: where a block goes that nobody names any more ---
 
 
-def head_of_queue(run_index: int, queue_length: int) -> int:
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """A block on its way back. `cached`: it keeps its tokens and may be hit until it goes out again.
+
+    `run` holds the blocks that the same operation has put before the head so far. `recency` is (the engine step in
+    which a sequence that named it was last scheduled, minus its logical block): the smaller goes out first.
+    """
+
+    block: int
+    cached: bool = False
+    recency: Recency = (0, 0)
+    run: list[int] = field(default_factory=list)
+
+
+FreeOrder = Callable[[FreeQueue, Freed], int]
+
+
+def head_of_queue(queue: FreeQueue, freed: Freed) -> int:
     """Blocks freed together go before the head of the free queue as one run, in the order in which they were freed.
 
     Example: a table [1, 2, 3] is freed from its tail, so 3, 2, 1 take places 0, 1, 2 and 3 goes out next.
     Source: vLLM V0's naive allocator (last in, first out) and V1's `free_blocks` for blocks without a hash.
     """
-    return run_index
+    queue.insert(freed.block, freed.run[-1] if freed.run else None)
+    freed.run.append(freed.block)
+    return len(freed.run) - 1
+
+
+def end_of_queue(queue: FreeQueue, freed: Freed) -> int:
+    """Every block goes to the end. Source: nano-vllm."""
+    queue.insert(freed.block, queue.last)
+    return len(queue) - 1
+
+
+def cached_last(queue: FreeQueue, freed: Freed) -> int:
+    """Cached blocks go to the end, so that they are evicted last; the others before the head, as one run.
+
+    Example: [1, 2, 3] of which 1 and 2 are cached is freed before [4, 5] -> [3, 4, 5, 2, 1]. Source: vLLM V1.
+    """
+    return (end_of_queue if freed.cached else head_of_queue)(queue, freed)
+
+
+def least_recent_first(queue: FreeQueue, freed: Freed) -> int:
+    """Cached blocks go out by their last use, and of one time the deeper first; the others before all, as one run.
+
+    Takes the longer the more blocks were used later than this one: none when frees come in order of time.
+    Source: what vLLM V0 means by its evictor; V0 itself stops at the first newer block and so misses some (S30).
+    """
+    if not freed.cached:
+        return head_of_queue(queue, freed)
+    behind, place = queue.last, len(queue)
+    while behind is not None and behind in queue.recency and queue.recency[behind] > freed.recency:
+        behind, place = queue.before(behind), place - 1
+    queue.insert(freed.block, behind, freed.recency)
+    return place
+
+
+# --- publish: when the full blocks of a sequence get their hashes ---
+
+Moment = Literal["written"]  # "scheduled" and "step ended" come with a scheduler
+Publish = Callable[[Moment], bool]
+
+
+def when_written(moment: Moment) -> bool:
+    """As soon as the tokens of the block are written. Without a scheduler there is no other moment."""
+    return moment == "written"
+
+
+# --- duplicates: a block was filled with what another cached block holds already ---
+
+
+class Duplicate(NamedTuple):
+    """`entry` is the block that the table names from now on, `findable` those that the map names."""
+
+    entry: int
+    findable: tuple[int, ...]
+
+
+Duplicates = Callable[[int, int], Duplicate]
+
+
+def kept(cached: int, filled: int) -> Duplicate:
+    """Both stay, and the older is hit. No table entry ever changes. Source: vLLM V1."""
+    return Duplicate(filled, (cached, filled))
+
+
+def collapsed(cached: int, filled: int) -> Duplicate:
+    """The table names the cached block, and the filled one is free again. Source: vLLM V0's promotion."""
+    return Duplicate(cached, (cached,))
+
+
+def last_writer(cached: int, filled: int) -> Duplicate:
+    """The map names the block that was filled last; the older one can be hit no more. Source: nano-vllm."""
+    return Duplicate(filled, (filled,))
 
 
 @dataclass(frozen=True)
@@ -20,19 +110,23 @@ class Profile:
     """One real engine's choices.
 
     `null_block`: block 0 is never handed out, and pads the tables. `fork`: sequences may share a partly filled block,
-    which makes copy-on-write possible. `free_order`: (how many of this run are freed already, queue length) -> place.
+    which makes copy-on-write possible. `free_order` puts a block into the queue and returns its place. `publish` says
+    whether full blocks get their hashes at a moment, `duplicates` what becomes of two blocks that hold the same.
     """
 
     name: str
     null_block: bool
     fork: bool
     free_order: FreeOrder
+    publish: Publish
+    duplicates: Duplicates
 
 
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile("vllm-v0", null_block=False, fork=True, free_order=head_of_queue),
-        Profile("vllm-v1", null_block=True, fork=False, free_order=head_of_queue),
+        Profile("vllm-v0", False, True, least_recent_first, when_written, collapsed),
+        Profile("vllm-v1", True, False, cached_last, when_written, kept),
+        Profile("nano-vllm", False, False, end_of_queue, when_written, last_writer),
     )
 }

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from pagedviz.engine import events
 from pagedviz.engine.events import Event
-from pagedviz.engine.snapshot import Row, Snapshot
+from pagedviz.engine.snapshot import CachedBlock, Row, Snapshot
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -22,6 +22,10 @@ def _with(mapping: Mapping[K, V], /, **changes: V) -> dict[Any, V]:
     return {**mapping, **changes}
 
 
+def _without(mapping: Mapping[K, V], key: K) -> dict[K, V]:
+    return {k: v for k, v in mapping.items() if k != key}
+
+
 def _counted(counts: Mapping[int, int], block: int, ref_count: int) -> dict[int, int]:
     """The counts with one block's changed. A block in no use is not listed."""
     changed = {b: count for b, count in counts.items() if b != block}
@@ -34,6 +38,11 @@ def _inserted(queue: tuple[int, ...], block: int, queue_index: int) -> tuple[int
     return (*queue[:queue_index], block, *queue[queue_index:])
 
 
+def _removed(queue: tuple[int, ...], block: int) -> tuple[int, ...]:
+    """The queue without a block, which may be in use already."""
+    return tuple(other for other in queue if other != block)
+
+
 def _entry(row: Row, j: int, block: int | None) -> Row:
     return (*row[:j], block, *row[j + 1 :])
 
@@ -44,6 +53,7 @@ def _sequence_added(s: Snapshot, e: events.SequenceAdded) -> dict[str, Any]:
         "host_tables": _with(s.host_tables, **{e.seq_id: ()}),
         "tokens": _with(s.tokens, **{e.seq_id: ()}),
         "last_scheduled": _with(s.last_scheduled, **{e.seq_id: 0}),
+        "salts": _with(s.salts, **{e.seq_id: e.salt}),
     }
 
 
@@ -53,12 +63,13 @@ def _sequence_forked(s: Snapshot, e: events.SequenceForked) -> dict[str, Any]:
         "host_tables": _with(s.host_tables, **{e.seq_id: ()}),
         "tokens": _with(s.tokens, **{e.seq_id: ()}),
         "last_scheduled": _with(s.last_scheduled, **{e.seq_id: s.last_scheduled[e.parent]}),
+        "salts": _with(s.salts, **{e.seq_id: s.salts[e.parent]}),
     }
 
 
 def _sequence_freed(s: Snapshot, e: events.SequenceFreed) -> dict[str, Any]:
-    names = ("block_tables", "host_tables", "tokens", "last_scheduled")
-    return {name: {k: v for k, v in getattr(s, name).items() if k != e.seq_id} for name in names}
+    names = ("block_tables", "host_tables", "tokens", "last_scheduled", "salts")
+    return {name: _without(getattr(s, name), e.seq_id) for name in names}
 
 
 def _name_block(s: Snapshot, seq_id: str, block: int, where: str) -> dict[str, Any]:
@@ -83,6 +94,33 @@ def _block_shared(s: Snapshot, e: events.BlockShared) -> dict[str, Any]:
         **_name_block(s, e.seq_id, e.block, e.where),
         "tokens": _with(s.tokens, **{e.seq_id: s.tokens[e.seq_id] + e.tokens}),
         counts: _counted(getattr(s, counts), e.block, e.ref_count),
+    }
+
+
+def _block_hit(s: Snapshot, e: events.BlockHit) -> dict[str, Any]:
+    return {
+        **_name_block(s, e.seq_id, e.block, "device"),
+        "tokens": _with(s.tokens, **{e.seq_id: s.tokens[e.seq_id] + e.tokens}),
+        "ref_counts": _counted(s.ref_counts, e.block, e.ref_count),
+        "free_blocks": _removed(s.free_blocks, e.block),
+    }
+
+
+def _block_cached(s: Snapshot, e: events.BlockCached) -> dict[str, Any]:
+    salt = None if e.logical_block else s.salts[e.seq_id]
+    return {"cached": {**s.cached, e.block: CachedBlock(e.block_hash, e.parent_hash, e.tokens, salt)}}
+
+
+def _block_evicted(s: Snapshot, e: events.BlockEvicted) -> dict[str, Any]:
+    return {"cached": _without(s.cached, e.block)}
+
+
+def _block_collapsed(s: Snapshot, e: events.BlockCollapsed) -> dict[str, Any]:
+    row = _entry(s.block_tables[e.seq_id], e.logical_block, e.target)
+    return {
+        "block_tables": _with(s.block_tables, **{e.seq_id: row}),
+        "ref_counts": _counted(_counted(s.ref_counts, e.target, e.ref_count), e.source, 0),
+        "free_blocks": _inserted(_removed(s.free_blocks, e.target), e.source, e.queue_index),
     }
 
 
@@ -163,6 +201,10 @@ _CHANGES: dict[type[Event], Callable[[Snapshot, Any], dict[str, Any]]] = {
     events.SequenceFreed: _sequence_freed,
     events.BlockAllocated: _block_allocated,
     events.BlockShared: _block_shared,
+    events.BlockHit: _block_hit,
+    events.BlockCached: _block_cached,
+    events.BlockEvicted: _block_evicted,
+    events.BlockCollapsed: _block_collapsed,
     events.TokenWritten: _written,
     events.TokensWritten: _written,
     events.BlockCopied: _block_copied,

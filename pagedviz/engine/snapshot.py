@@ -2,11 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pagedviz.engine.events import Token
 
 Row = tuple[int | None, ...]
+
+
+class CachedBlock(NamedTuple):
+    """What a block with a hash holds. `parent_hash` is None and `salt` may be set in a sequence's first block only."""
+
+    block_hash: str
+    parent_hash: str | None
+    tokens: tuple[Token, ...]
+    salt: str | None
 
 
 @dataclass(frozen=True)
@@ -15,7 +24,7 @@ class Snapshot:
 
     `block_tables` and `host_tables` have one entry per logical block, None where the block is in the other memory.
     `ref_counts` lists the blocks in use only. `pinned` blocks are held for a copy and named by no table yet.
-    `free_blocks` is head first: the first goes out next.
+    `free_blocks` is head first: the first goes out next. `cached` blocks are full and have a hash, in use or free.
     """
 
     block_size: int
@@ -31,6 +40,8 @@ class Snapshot:
     pinned: tuple[int, ...]
     free_blocks: tuple[int, ...]
     host_free_blocks: tuple[int, ...]
+    salts: Mapping[str, str | None]
+    cached: Mapping[int, CachedBlock]
 
     def seq_len(self, seq_id: str) -> int:
         """Tokens in the cache, the newest included."""
@@ -60,4 +71,5 @@ class Snapshot:
             "pinned": list(self.pinned),
             "free_blocks": list(self.free_blocks),
             "host_free_blocks": list(self.host_free_blocks),
+            "cached": {str(block): entry.block_hash for block, entry in sorted(self.cached.items())},
         }

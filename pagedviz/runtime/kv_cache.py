@@ -6,7 +6,15 @@ import torch
 from torch import Tensor
 
 import kernels
-from pagedviz.engine.events import BlockCopied, BlockFreed, BlockReloaded, BlockSpilled, Event
+from pagedviz.engine.events import (
+    BlockCollapsed,
+    BlockCopied,
+    BlockEvicted,
+    BlockFreed,
+    BlockReloaded,
+    BlockSpilled,
+    Event,
+)
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.runtime.transfers import Transfers
 from pagedviz.scenario import CacheConfig
@@ -38,7 +46,7 @@ class KVCache:
         kernels.store_kv(k, v, self.k[layer], self.v[layer], torch.as_tensor(slots, device=self.device))
 
     def apply(self, event: Event) -> None:
-        """Do to the tensors what the event says. What nobody owns afterwards is poisoned."""
+        """Do to the tensors what the event says. What nobody owns and nobody may hit afterwards is poisoned."""
         match event:
             case BlockCopied():
                 self.claim((event.source, event.target))
@@ -48,12 +56,17 @@ class KVCache:
                 self.transfers.spill([event.block], [event.host_block])
             case BlockReloaded():
                 self.transfers.reload([event.host_block], [event.block])
-            case BlockFreed(where="device"):
-                self.claim((event.block,))
-                self.k[:, event.block] = POISON
-                self.v[:, event.block] = POISON
-            case BlockFreed():
+            case BlockFreed(where="device", cached=False) | BlockEvicted(ref_count=0):
+                self._poison(event.block)
+            case BlockCollapsed():
+                self._poison(event.source)
+            case BlockFreed(where="host"):
                 self.transfers.forget([event.block])
+
+    def _poison(self, block: int) -> None:
+        self.claim((block,))
+        self.k[:, block] = POISON
+        self.v[:, block] = POISON
 
     def settle(self) -> None:
         """Wait until everything has left and arrived: before somebody looks at the tensors themselves."""
@@ -97,6 +110,8 @@ class KVCache:
             ("host", self.host_k, self.host_v, snapshot.host_tables),
         ):
             owned = torch.zeros(k.shape[1:3], dtype=torch.bool)
+            if where == "device":
+                owned[list(snapshot.cached)] = True  # whoever has their tokens may hit them
             for seq_id, row in tables.items():
                 for j, block in enumerate(row):
                     if block is not None:

@@ -4,7 +4,11 @@ import torch
 from torch import Tensor
 
 from pagedviz.engine.events import (
+    BlockCached,
+    BlockCollapsed,
+    BlockEvicted,
     BlockFreed,
+    BlockHit,
     BlockReleased,
     BlockShared,
     Event,
@@ -43,11 +47,15 @@ class LoggedSequence:
 
 
 class KVLog:
-    """The logs of all sequences. Tokens are appended by the runner; events share and shorten what is there."""
+    """The logs of all sequences. Tokens are appended by the runner; events share and shorten what is there.
+
+    `cached[block]` keeps the rows of a cached block until its hash goes, for whoever computed them may be gone before.
+    """
 
     def __init__(self, num_layers: int) -> None:
         self.num_layers = num_layers
         self.sequences: dict[str, LoggedSequence] = {}
+        self.cached: dict[int, list[list[Tensor]]] = {}
 
     def apply(self, event: Event) -> None:
         match event:
@@ -58,7 +66,28 @@ class KVLog:
                 first = len(child.x)
                 for mine, theirs in zip(child.rows(), parent.rows(), strict=True):
                     mine += theirs[first : first + len(event.tokens)]
+            case BlockCached():
+                start, size = event.logical_block * len(event.tokens), len(event.tokens)
+                self.cached[event.block] = [row[start : start + size] for row in self.sequences[event.seq_id].rows()]
+            case BlockHit():
+                for mine, kept in zip(self.sequences[event.seq_id].rows(), self.cached[event.block], strict=True):
+                    mine += kept
+            case BlockCollapsed():
+                self._collapse(event)
+            case BlockEvicted():
+                del self.cached[event.block]
             case BlockReleased() | BlockFreed():
                 self.sequences[event.seq_id] = self.sequences[event.seq_id].shortened(event.num_tokens)
             case SequenceFreed():
                 del self.sequences[event.seq_id]
+
+    def _collapse(self, event: BlockCollapsed) -> None:
+        """The sequence's block is now another one, perhaps with other last bits: what it holds is what counts."""
+        kept = self.cached[event.target]
+        size = len(kept[-1])
+        start = event.logical_block * size
+        logged = self.sequences[event.seq_id]
+        collapsed = logged.shortened(start)
+        for row, block, mine in zip(collapsed.rows(), kept, logged.rows(), strict=True):
+            row += block + mine[start + size :]
+        self.sequences[event.seq_id] = collapsed

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import kernels
 from pagedviz.engine import invariants
-from pagedviz.engine.events import Event, Written
+from pagedviz.engine.events import BlockCollapsed, BlockHit, Event, Written
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import Happening, Player
 from pagedviz.probe import Probe
@@ -78,6 +78,8 @@ class Runner:
             self.kv.apply(event)
             self.log.apply(event)
         error = self._launch(launch_input(snapshot, event), event)
+        if isinstance(event, BlockHit | BlockCollapsed):
+            error[event.seq_id] = max(error[event.seq_id], self._error_of_hit(snapshot, event))
         wrong_bytes = [seq_id for seq_id in snapshot.tokens if not self._bytes_agree(snapshot, seq_id)]
         broken += tuple(f"bytes: K or V of {seq_id} through its table differs from its log" for seq_id in wrong_bytes)
         num_invariants = len(invariants.INVARIANTS) + 1  # the engine's, and the bytes through the tables
@@ -168,6 +170,25 @@ class Runner:
             worst.append((out - kernels.dense_attention(q, *logged.stacked_kv(layer))).abs().max())
         # A NaN that reached the output passes no comparison, so it is made the worst.
         return dict(zip(paged, torch.stack(worst).nan_to_num(nan=math.inf).tolist(), strict=True))
+
+    def _error_of_hit(self, snapshot: Snapshot, event: BlockHit | BlockCollapsed) -> float:
+        """The largest difference of a cached block's rows from what the model gives for the sequence's own tokens.
+
+        So a block with other tokens, or behind others, is found out although its bytes are those of its first owner.
+        """
+        logged, size = self.log.sequences[event.seq_id], self.cache.block_size
+        block = slice(event.logical_block * size, (event.logical_block + 1) * size)
+        tokens = snapshot.tokens[event.seq_id][block]
+        rows, worst = [self.model.embed(token) for token in tokens], []
+        for layer in range(self.cache.num_layers):
+            projected = [self.model.qkv(layer, x, position) for position, x in enumerate(rows, block.start)]
+            q, k, v = (torch.stack(heads) for heads in zip(*projected, strict=True))
+            past_k, past_v = logged.stacked_kv(layer, block.stop)
+            worst += [(k - past_k[block]).abs().max(), (v - past_v[block]).abs().max()]
+            attended = kernels.dense_attention(q, past_k, past_v).to(q.dtype)
+            rows = [self.model.after_attention(layer, x, out) for x, out in zip(rows, attended, strict=True)]
+        worst.append((torch.stack(rows) - torch.stack(logged.x[block])).abs().max())
+        return float(torch.stack(worst).nan_to_num(nan=math.inf).max())
 
     def _bytes_agree(self, snapshot: Snapshot, seq_id: str) -> bool:
         if not snapshot.tokens[seq_id]:

@@ -76,6 +76,7 @@ export function physicalBlock(state, entry, owners, colours) {
     tokens,
     next,
     kind: isNull ? "null" : pinned ? "pinned" : refCount === 0 ? "free" : refCount > 1 ? "shared" : "used",
+    cached: !isHost(entry) && state.cached.has(block),
     fills: seqs.map((seq) => colours.get(seq) ?? COLOURS[7]),
   };
 }
@@ -86,9 +87,9 @@ export function physicalLabel(view, blockSize) {
   if (view.kind === "null") return `${where} ${id}, the null block, never written`;
   const filled = `${view.tokens.length} of ${blockSize} slots filled`;
   if (view.kind === "pinned") return `${where} ${id}, held for a copy under way, named by no table yet, ${filled}`;
-  if (view.kind === "free") return `${where} ${id}, free, nobody's`;
+  if (view.kind === "free") return `${where} ${id}, free, ${view.cached ? "cached: it may still be hit" : "nobody's"}`;
   const names = view.seqs.length ? `named by ${listed(view.seqs)}` : "named by no table";
-  return `${where} ${id}, ${names}, ${view.refCount} ${view.refCount === 1 ? "reference" : "references"}, ${filled}`;
+  return `${where} ${id}, ${names}, ${view.refCount} ${view.refCount === 1 ? "reference" : "references"}, ${filled}${view.cached ? ", cached" : ""}`;
 }
 
 export const listed = (names) =>
@@ -103,13 +104,13 @@ export function concerned(event, blockSize) {
   const entries = [];
   if (event.kind === "TokensWritten") entries.push(...new Set(event.slots.map((slot) => Math.floor(slot / blockSize))));
   else if (event.kind === "BlockCopied") entries.push(event.source, event.target);
-  else if (event.kind === "EntryRewritten") entries.push(event.target, event.source);
+  else if (event.kind === "EntryRewritten" || event.kind === "BlockCollapsed") entries.push(event.target, event.source);
   else if (event.kind === "BlockSpilled") entries.push(hostEntry(event.host_block), event.block);
   else if (event.kind === "BlockReloaded") entries.push(event.block, hostEntry(event.host_block));
   else if (event.block !== undefined) entries.push(onHost ? hostEntry(event.block) : event.block);
   let logical = event.logical_block;
   const from =
-    event.kind === "EntryRewritten" || event.kind === "BlockReloaded" || event.kind === "BlockSpilled"
+    event.kind === "EntryRewritten" || event.kind === "BlockCollapsed" || event.kind === "BlockReloaded" || event.kind === "BlockSpilled"
       ? { entry: entries[0], old: entries[1] }
       : null;
   return { ...none, seqs: event.parent === undefined ? seqs : [...seqs, event.parent], logical, entries, from };

@@ -98,7 +98,7 @@ function makePhysical(entry) {
 }
 
 function drawPhysical(node, block, state, event, now, nextOut) {
-  const looks = JSON.stringify([block.kind, block.refCount, block.seqs, block.fills, block.tokens, block.next, now, now === null ? "" : event.kind, nextOut, state.blockSize]);
+  const looks = JSON.stringify([block.kind, block.refCount, block.seqs, block.fills, block.tokens, block.next, block.cached, now, now === null ? "" : event.kind, nextOut, state.blockSize]);
   if (drawn.get(node) === looks) return;
   drawn.set(node, looks);
   setAttr(node, isHost(block.entry) ? "data-host-block" : "data-block", block.block);
@@ -114,7 +114,7 @@ function drawPhysical(node, block, state, event, now, nextOut) {
   node.style.setProperty("--fill-text", block.fills.length === 1 ? block.fills[0].text : "var(--ink)");
   const [, owners, note, badge] = node.firstElementChild.children;
   drawOwners(owners, block);
-  setText(note, block.kind === "null" ? "null block" : block.kind === "pinned" ? "held for the copy" : nextOut && block.kind === "free" ? "next out" : "");
+  setText(note, block.kind === "null" ? "null block" : block.kind === "pinned" ? "held for the copy" : nextOut && block.kind === "free" ? "next out" : block.cached ? "cached" : "");
   setText(badge, block.refCount > 0 && block.kind !== "null" ? `×${block.refCount}` : "");
   drawCells(node.lastElementChild, state.blockSize, (offset) => {
     const slot = block.block * state.blockSize + offset;
@@ -123,7 +123,7 @@ function drawPhysical(node, block, state, event, now, nextOut) {
       return { state: "filled", text: tokenText(token), tip: `“${token}”, ${isHost(block.entry) ? "host slot" : "slot"} ${slot}` };
     }
     if (block.next.includes(offset)) return { state: "next", text: "next", tip: `slot ${slot}: where the next token goes` };
-    return { state: "stale", text: "", tip: `slot ${slot}: nobody's, stale or NaN` };
+    return { state: "stale", text: "", tip: `slot ${slot}: ${block.cached ? "kept for whoever has its tokens" : "nobody's, stale or NaN"}` };
   });
 }
 

@@ -30,6 +30,8 @@ export function fromSnapshot(snapshot) {
     pins: new Map((snapshot.pinned ?? []).map((block) => [block, []])),
     free: snapshot.free_blocks ?? [],
     hostFree: snapshot.host_free_blocks ?? [],
+    // block that prompts may hit, in use or free -> its hash
+    cached: new Map(Object.entries(snapshot.cached ?? {}).map(([block, hash]) => [Number(block), hash])),
   };
 }
 
@@ -40,6 +42,7 @@ function counts(byBlock, size) {
 }
 
 const withEntry = (map, key, value) => new Map(map).set(key, value);
+const withoutEntry = (map, key) => new Map([...map].filter(([other]) => other !== key));
 const without = (queue, block) => queue.filter((other) => other !== block);
 
 function withCounts(counts_, changes) {
@@ -88,6 +91,19 @@ const CHANGES = {
         : { refs: withCounts(s.refs, [[e.block, e.ref_count]]) }),
     };
   },
+  BlockHit: (s, e) => ({
+    free: without(s.free, e.block),
+    tables: tableWith(s, e.seq_id, e.logical_block, e.block),
+    tokens: withEntry(s.tokens, e.seq_id, [...s.tokens.get(e.seq_id), ...e.tokens]),
+    refs: withCounts(s.refs, [[e.block, e.ref_count]]),
+  }),
+  BlockCached: (s, e) => ({ cached: withEntry(s.cached, e.block, e.block_hash) }),
+  BlockEvicted: (s, e) => ({ cached: withoutEntry(s.cached, e.block) }),
+  BlockCollapsed: (s, e) => ({
+    free: inserted(without(s.free, e.target), e.queue_index, e.source),
+    tables: tableWith(s, e.seq_id, e.logical_block, e.target),
+    refs: withCounts(s.refs, [[e.source, 0], [e.target, e.ref_count]]),
+  }),
   TokenWritten: (s, e) => ({
     tokens: withEntry(s.tokens, e.seq_id, [...s.tokens.get(e.seq_id), e.token]),
   }),
