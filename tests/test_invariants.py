@@ -7,6 +7,7 @@ import pytest
 from pagedviz.engine import invariants, replay
 from pagedviz.engine.events import (
     BlockAllocated,
+    BlockHit,
     BlockShared,
     BlockSpilled,
     OperationRefused,
@@ -15,6 +16,7 @@ from pagedviz.engine.events import (
     TokensWritten,
     TokenWritten,
 )
+from pagedviz.engine.snapshot import CachedBlock
 from tests.engine_cases import Watched
 
 NOTHING = OperationRefused("nothing")
@@ -189,6 +191,91 @@ def test_spill_that_loses_a_block_is_named():
     after = replace(before, ref_counts={0: 2, 1: 1})
     event = BlockSpilled("B", ("B",), block=2, host_block=1, queue_index=0, reason="")
     assert "lazy_fork: BlockSpilled turned 4 blocks in use into 3" in invariants.broken(before, event, after)
+
+
+def cached():
+    """A and B share cached block 0; A's block 1 and free block 3 are cached, too. B's block 2 is partly filled."""
+    cache = Watched(6, block_size=2, prefix_caching=True)
+    cache.add("A", ["a", "b", "c", "d"], salt="s")
+    cache.add("B", ["a", "b", "x"], salt="s")
+    cache.add("C", ["y", "z"])
+    cache.free("C")
+    return cache.snapshot()
+
+
+def test_sound_state_with_cached_blocks_breaks_nothing():
+    state = cached()
+    assert state.block_tables == {"A": (0, 1), "B": (0, 2)}
+    assert (set(state.cached), state.free_blocks) == ({0, 1, 3}, (4, 5, 3))
+    assert invariants.broken(state, NOTHING, state) == []
+
+
+@pytest.mark.parametrize(
+    ("block", "bent", "sentence"),
+    [
+        (1, {"tokens": ("c", "e")}, "A's logical block 1 is cached block 1, which holds other tokens"),
+        (1, {"parent_hash": "other"}, "A's logical block 1 is cached block 1, which belongs behind another prefix"),
+        (1, {"parent_hash": None}, "A's logical block 1 is cached block 1, which belongs behind another prefix"),
+        (0, {"parent_hash": "any"}, "B's logical block 0 is cached block 0, which belongs behind another prefix"),
+        (0, {"salt": None}, "B's first block is cached block 0, which has another salt"),
+        (1, {"salt": "s"}, "cached block 1 has a salt, and is not the first of its sequence"),
+        (3, {"tokens": ("y",)}, "cached block 3 holds 1 tokens, not 2"),
+    ],
+)
+def test_bent_content_of_a_cached_block_is_named(block, bent, sentence):
+    state = cached()
+    after = replace(state, cached={**state.cached, block: state.cached[block]._replace(**bent)})
+    assert f"cached_content: {sentence}" in invariants.broken(after, NOTHING, after)
+
+
+def test_hash_of_a_partly_filled_block_and_of_none_of_the_pools_are_named():
+    state = cached()
+    entry = CachedBlock("hash", state.cached[0].block_hash, ("x", "?"), None)
+    after = replace(state, cached={**state.cached, 2: entry, 6: entry})
+    said = invariants.broken(after, NOTHING, after)
+    assert "cached_content: B's logical block 1 is cached block 2, which holds other tokens" in said
+    assert "cached_content: cached block 6 is none of the pool's" in said
+
+
+def test_block_handed_out_with_its_old_hash_is_named():
+    state = replace(cached(), free_blocks=(3, 4, 5))
+    event = BlockAllocated("A", 2, 3, "")
+    sentence = "cached_content: block 3 was handed out anew and still has a hash"
+    assert sentence in invariants.broken(state, event, replay.apply(state, event))
+
+
+def test_write_into_a_cached_block_is_named():
+    state = replace(cached(), cached={2: CachedBlock("hash", None, ("x", "?"), None)})
+    event = TokenWritten("B", position=3, token="?", block=2, offset=1, slot=5, engine_step=1)
+    said = invariants.broken(state, event, replay.apply(state, event))
+    assert "write_alone: B wrote slot 5 of block 2, which is cached" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"num_tokens": 4}, "E hit 4 of its 4 tokens, and one at least must be computed"),
+        ({"logical_block": 0}, "E hit block 1 elsewhere than right behind its last token"),
+        ({"block": 4}, "E hit block 4, which has no hash"),
+    ],
+)
+def test_wrong_hit_is_named(change, sentence):
+    state = cached()
+    rows = {**state.block_tables, "E": (0,)}, {**state.host_tables, "E": (None,)}
+    before = replace(state, block_tables=rows[0], host_tables=rows[1], tokens={**state.tokens, "E": ("a", "b")})
+    before = replace(before, salts={**state.salts, "E": "s"}, ref_counts={**state.ref_counts, 0: 3})
+    hit = BlockHit("E", 1, 1, "hash", ref_count=2, tokens=("c", "d"), num_tokens=5)
+    assert invariants.broken(before, hit, replay.apply(before, hit)) == []
+    wrong = replace(hit, **change)
+    assert f"hit_is_prefix: {sentence}" in invariants.broken(before, wrong, replay.apply(before, wrong))
+
+
+def test_hit_behind_a_block_without_a_hash_is_named():
+    state = cached()
+    before = replace(state, cached={1: state.cached[1]})
+    hit = BlockHit("B", 1, 1, "hash", ref_count=2, tokens=("c", "d"), num_tokens=5)
+    sentence = "hit_is_prefix: B hit block 1 behind a block that was no hit"
+    assert sentence in invariants.broken(before, hit, replay.apply(before, hit))
 
 
 def test_refusal_that_changed_something_is_named():

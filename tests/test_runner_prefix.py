@@ -36,6 +36,7 @@ def test_every_step_is_good(profile):
     )
     played = Played(*ops, cache=replace(CACHING, num_blocks=12, profile=profile))
     assert played.first_failure is None
+    assert played.runner.log.cached.keys() == played.state.cached.keys()
     kinds = {happening.event.kind for happening, _ in played.steps}
     assert {"BlockHit", "BlockCached", "BlockEvicted"} <= kinds
     assert ("BlockCollapsed" in kinds) == (profile == "vllm-v0")

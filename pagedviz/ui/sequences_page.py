@@ -130,7 +130,7 @@ def _cache(own: OwnRun) -> None:
     version = _version(own)
 
     def apply() -> None:
-        given = {name: st.session_state[f"own-{name}-{version}"] for name in now if name != "prefix_caching"}
+        given = {name: st.session_state[f"own-{name}-{version}"] for name in now}
         own.set_cache({**now, **given}, st.session_state[f"own-seed-{version}"])
 
     with st.expander("Cache and model", key="own-cache-open"), st.form("own-cache"):
@@ -152,6 +152,7 @@ def _cache(own: OwnRun) -> None:
         for label, name in (
             ("Shuffle the free queue", "scatter"),
             ("Spill by itself when full", "auto_spill"),
+            ("Cache prefixes", "prefix_caching"),
             ("Allow fork in a profile without", "fork"),
         ):
             st.checkbox(label, now[name], key=key[name])

@@ -124,6 +124,22 @@ def lesson(**changes: Any) -> Data:
     return run_of("lesson", CacheConfig(scatter=True), LESSON_OPS, **changes)
 
 
+CACHED_OPS: tuple[Op, ...] = (
+    Add("A", tuple("abcdefghi")),
+    Add("B", tuple("abcdefgh")),
+    Free("A"),
+    Free("B"),
+    Add("C", tuple("abcdefgz")),
+    Add("D", tuple("0123456789xyzuvw")),
+)
+CACHED = CacheConfig(num_blocks=6, host_blocks=0, scatter=True, prefix_caching=True)
+
+
+def cached() -> Data:
+    """Prefix caching in blocks of 4: hits, hashes, a collapse, evictions."""
+    return run_of("cached", CACHED, CACHED_OPS)
+
+
 def odd() -> Data:
     """Tokens that are markup, emoji, right-to-left, white space, numbers and long words."""
     ops = (Add("A", ODD_TOKENS), Fork("A", "אב"), Append("אב", ("<b>bold</b>",)))
@@ -201,7 +217,16 @@ def three() -> Data:
     return run_of("three", CacheConfig(scatter=True), (Add("A", PROMPT[:3]),))
 
 
-CASES = {"lesson": lesson, "three": three, "odd": odd, "v1": v1, "failed": failed, "big": big, "long": long}
+CASES = {
+    "lesson": lesson,
+    "three": three,
+    "cached": cached,
+    "odd": odd,
+    "v1": v1,
+    "failed": failed,
+    "big": big,
+    "long": long,
+}
 
 
 def page() -> None:

@@ -153,6 +153,21 @@ def test_the_drawn_state_is_the_managers_at_every_step(show: Open, direction: st
             page.keyboard.press("ArrowRight" if direction == "forward" else "ArrowLeft")
 
 
+def test_the_drawn_state_is_the_managers_at_every_step_with_cached_prefixes(show: Open) -> None:
+    player, happenings = stage_demo.play(stage_demo.CACHED, stage_demo.CACHED_OPS)
+    kinds = {happening.event.kind for happening in happenings}
+    assert {"BlockHit", "BlockCached", "BlockCollapsed", "BlockEvicted"} <= kinds
+    page = show("cached")
+    stage = page.locator(STAGE)
+    for step, snapshot in enumerate([player.base, *(happening.snapshot for happening in happenings)]):
+        at(page, step)
+        assert stage.evaluate(READ) == shown_state(snapshot), f"step {step}"
+        noted = [node.get_attribute("aria-label") for node in stage.locator(".block.physical").all()]
+        seen = {int(label.split()[2].strip(",")) for label in noted if "cached" in label}
+        assert seen == set(snapshot.cached), f"step {step}"
+        page.keyboard.press("ArrowRight")
+
+
 def test_the_next_slot_is_drawn_once_for_each_sequence_in_both_places(show: Open) -> None:
     page = show("lesson", step=11)  # B has written its eighth token, A has seven
     dashed = page.locator(f"{STAGE} .block [data-fill=next]")
