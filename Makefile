@@ -2,11 +2,12 @@
 # make test   installs what is missing and passes the tests
 # make check  ruff and mypy
 # make bench  measures this machine's NVIDIA GPU and writes benchmarks/measured.json
+# make bench-engine  measures the block manager's bookkeeping, which needs no GPU
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check bench clean
+.PHONY: run test check bench bench-engine clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py
@@ -22,6 +23,9 @@ check: $(VENV)/dev.stamp
 
 bench: $(VENV)/run.stamp
 	$(BIN)/python -m benchmarks
+
+bench-engine: $(VENV)/run.stamp
+	$(BIN)/python -m benchmarks.engine
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pagedviz needs Python 3.11 or newer; this is " + sys.version.split()[0])'
