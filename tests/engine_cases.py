@@ -52,6 +52,9 @@ class Watched(BlockManager):
     def _watch(self, event: Event) -> None:
         after = self.snapshot()
         assert invariants.broken(self._before, event, after) == []
+        for seq in self.sequences.values():
+            assert seq.num_on_host == len(seq.host_blocks)
+            assert len(seq.links) <= seq.seq_len // self.block_size
         self.events.append(event)
         self._before = after
 

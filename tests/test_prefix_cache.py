@@ -188,6 +188,7 @@ def test_forked_child_publishes_behind_its_parents_blocks():
     cache.add("A", "abcdef", salt="s")
     cache.fork("A", "B")
     cache.append("B", "gh")
+    assert [event.block for event in cache.events if event.kind == "BlockCached"] == [0, 2]
     assert cache.longest_prefix("abcdefghi", "s") == [0, 2]
     assert cache.longest_prefix("abcdefghi") == []
 
@@ -280,7 +281,43 @@ def test_block_that_a_later_sequence_used_too_is_as_recent_as_that_one():
     assert cache.free_blocks == [2, 3, 4, 5, 1, 0]
 
 
+def test_last_use_of_an_earlier_content_of_a_block_counts_no_more():
+    cache = caching(4, "vllm-v0")
+    for cache.engine_step, (seq_id, tokens) in enumerate([("F", "ffff"), ("G", "gggg"), ("A", "aaaa")], 1):
+        cache.add(seq_id, tokens)
+        if seq_id == "F":
+            cache.spill("F")
+    cache.engine_step = 4
+    cache.add("C", "aaaay")
+    cache.free("C")
+    cache.spill("A")
+    cache.reload("F")
+    assert cache.table == {"F": [1], "G": [0], "A": [None]}
+    cache.free("F")
+    cache.free("G")
+    assert cache.free_blocks == [2, 3, 1, 0]
+
+
+def test_block_without_a_hash_has_no_place_by_its_last_use():
+    cache = caching(2, "vllm-v0")
+    for cache.engine_step, (seq_id, tokens) in enumerate([("C", "cccc"), ("A", "aaaa")], 1):
+        cache.add(seq_id, tokens)
+    cache.free("A")
+    cache.add("D", "x")
+    cache.free("D")
+    cache.free("C")
+    assert cache.free_blocks == [1, 0]
+
+
 # --- duplicates ---
+
+
+@pytest.mark.parametrize("profile", ["vllm-v0", "vllm-v1", "nano-vllm"])
+def test_equal_content_has_one_link_so_that_a_long_chain_is_compared_in_one_step(profile):
+    cache = caching(profile=profile)
+    cache.add("A", "abcd")
+    cache.add("B", "abcd")
+    assert cache.sequences["B"].links[0] is cache.sequences["A"].links[0]
 
 
 def test_v1_hits_the_older_of_two_and_then_the_other():
@@ -359,6 +396,7 @@ def test_reset_forgets_every_prefix():
     free = cache.free_blocks
     cache.reset_prefix_cache()
     assert [event.kind for event in cache.events[-2:]] == ["BlockEvicted"] * 2
+    assert cache.cache.links == cache.cache._by_hash == {}
     assert cache.longest_prefix("abcdefghi") == []
     assert cache.free_blocks == free
 

@@ -275,7 +275,12 @@ class BlockManager:
         """Let a full block be found, or what the profile does when a block that is found holds the same."""
         block, link = self._on_device(seq, j), seq.links[j]
         cached = self.cache.find(link)
-        entry, findable = self.profile.duplicates(cached, block) if cached is not None else (block, (block,))
+        entry: int = block
+        findable: tuple[int, ...] = (block,)
+        if cached is not None:
+            # One link for equal content: what follows it is then compared in one step, not back to the first block.
+            link = seq.links[j] = self.cache.links[cached]
+            entry, findable = self.profile.duplicates(cached, block)
         if entry != block:
             self._collapse(seq, j, entry)
             return
@@ -290,7 +295,6 @@ class BlockManager:
         ref_count = self.pool.take_hit(target)
         self.pool.release(source)
         seq.block_table[j] = target
-        seq.links[j] = self.cache.links[target]
         queue_index = self.pool.put_back(Freed(source), self.profile.free_order)
         self._report(BlockCollapsed(seq.seq_id, j, source, target, ref_count, queue_index))
 
