@@ -1,7 +1,7 @@
 """The whole state of the cache at one moment, frozen."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pagedviz.engine.events import Token
@@ -40,8 +40,8 @@ class Snapshot:
     pinned: tuple[int, ...]
     free_blocks: tuple[int, ...]
     host_free_blocks: tuple[int, ...]
-    salts: Mapping[str, str | None]
-    cached: Mapping[int, CachedBlock]
+    salts: Mapping[str, str | None] = field(default_factory=dict)
+    cached: Mapping[int, CachedBlock] = field(default_factory=dict)
 
     def seq_len(self, seq_id: str) -> int:
         """Tokens in the cache, the newest included."""
