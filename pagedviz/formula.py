@@ -33,7 +33,7 @@ def lines(
                 f"cached = {end} of at most {event.num_tokens} − 1 tokens",
             ]
         case events.BlockCached():
-            parent = event.parent_hash or ("salt" if after.salts[event.seq_id] is not None else "nothing")
+            parent = event.parent_hash or ("salt" if after.salts.get(event.seq_id) is not None else "nothing")
             first = event.logical_block * size
             return [f"hash({parent}, tokens {first} … {first + size - 1})", f"= {event.block_hash}"]
         case events.BlockCollapsed():

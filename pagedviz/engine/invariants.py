@@ -131,7 +131,7 @@ def cached_content(before: Snapshot, event: Event, after: Snapshot) -> Iterator[
                 yield f"{seq_id}'s logical block {j} is cached block {named}, which holds other tokens"
             if (held.parent_hash is None) != (j == 0) or (previous and previous.block_hash != held.parent_hash):
                 yield f"{seq_id}'s logical block {j} is cached block {named}, which belongs behind another prefix"
-            if j == 0 and held.salt != after.salts[seq_id]:
+            if j == 0 and held.salt != after.salts.get(seq_id):
                 yield f"{seq_id}'s first block is cached block {named}, which has another salt"
     handed_out = {BlockAllocated: "block", BlockCopied: "target", BlockReloaded: "block"}.get(type(event))
     if handed_out and getattr(event, handed_out) in after.cached:

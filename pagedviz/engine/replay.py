@@ -63,7 +63,7 @@ def _sequence_forked(s: Snapshot, e: events.SequenceForked) -> dict[str, Any]:
         "host_tables": _with(s.host_tables, **{e.seq_id: ()}),
         "tokens": _with(s.tokens, **{e.seq_id: ()}),
         "last_scheduled": _with(s.last_scheduled, **{e.seq_id: s.last_scheduled[e.parent]}),
-        "salts": _with(s.salts, **{e.seq_id: s.salts[e.parent]}),
+        "salts": _with(s.salts, **{e.seq_id: s.salts.get(e.parent)}),
     }
 
 
@@ -107,7 +107,7 @@ def _block_hit(s: Snapshot, e: events.BlockHit) -> dict[str, Any]:
 
 
 def _block_cached(s: Snapshot, e: events.BlockCached) -> dict[str, Any]:
-    salt = None if e.logical_block else s.salts[e.seq_id]
+    salt = None if e.logical_block else s.salts.get(e.seq_id)
     return {"cached": {**s.cached, e.block: CachedBlock(e.block_hash, e.parent_hash, e.tokens, salt)}}
 
 
