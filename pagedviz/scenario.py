@@ -332,7 +332,8 @@ def _tokens(tokens: tuple[Any, ...], where: str) -> tuple[Token, ...]:
         if isinstance(token, bool) or not isinstance(token, str | int):
             raise ScenarioError(f"{where}[{i}] is {show(token)}; a token is a string or an integer")
         if isinstance(token, str) and not 0 < len(token) <= MAX_TOKEN_CHARACTERS:
-            raise ScenarioError(f"{where}[{i}] has {len(token):,} characters; a token has 1 to {MAX_TOKEN_CHARACTERS}")
+            long = f"{show(token)} and has {len(token):,} characters"
+            raise ScenarioError(f"{where}[{i}] is {long}; a token has 1 to {MAX_TOKEN_CHARACTERS}")
         if isinstance(token, str) and not _is_text(token):
             raise ScenarioError(f"{where}[{i}] is {show(token)}; half of a surrogate pair is no character")
         if isinstance(token, int) and not -(2**53) < token < 2**53:

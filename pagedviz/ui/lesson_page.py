@@ -69,21 +69,24 @@ def _say(lesson: Lesson, key: str, step: int) -> None:
     placed = lesson.page_at(step)
     number = lesson.pages.index(placed) + 1
     st.caption(f"{lesson.title} · page {number} of {len(lesson.pages)}")
-    if number > 1:
-        _outcome(lesson.pages[number - 2], key)
+    # Each in a place of its own, so that nothing of the page before stands here twice for a moment.
+    with st.container():
+        if number > 1:
+            _outcome(lesson.pages[number - 2], key)
     st.subheader(placed.page.title, anchor=False)
     st.markdown(placed.page.text)
     question = placed.page.question
-    if question is not None and step < placed.graded_at:
-        _ask(question, placed, key)
-    answered = question is None or (key, placed.step) in _answers()
-    if step < placed.graded_at and answered:
-        st.button(
-            "Continue",
-            on_click=partial(run_panel.go, key, placed.graded_at),
-            key=f"{key}-on-{placed.step}",
-            type="primary",
-        )
+    with st.container():
+        if question is not None and step < placed.graded_at:
+            _ask(question, placed, key)
+    with st.container():
+        if step < placed.graded_at and (question is None or (key, placed.step) in _answers()):
+            st.button(
+                "Continue",
+                on_click=partial(run_panel.go, key, placed.graded_at),
+                key=f"{key}-on-{placed.step}",
+                type="primary",
+            )
     if number == len(lesson.pages):
         st.caption(f"The claim of this lesson: {lesson.claim}")
         _neighbours(lesson, key)
