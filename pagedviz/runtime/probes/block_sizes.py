@@ -6,6 +6,7 @@ from typing import Any
 
 from pagedviz import probe
 from pagedviz.engine.events import BlockCopied, OperationRefused
+from pagedviz.engine.policies import PROFILES
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.metrics import memory
 from pagedviz.runtime import runner as runners
@@ -50,7 +51,7 @@ def _row(size: int, asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
 
 def _cut(cache: CacheConfig, size: int) -> CacheConfig:
     """The same slots in blocks of another size; the null block of a profile that has one comes on top."""
-    null = int(cache.profile == "vllm-v1")
+    null = int(PROFILES[cache.profile].null_block)
     slots, host_slots = (cache.num_blocks - null) * cache.block_size, cache.host_blocks * cache.block_size
     return replace(cache, block_size=size, num_blocks=slots // size + null, host_blocks=host_slots // size)
 
