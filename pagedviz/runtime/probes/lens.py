@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -183,10 +184,16 @@ def source_of(statements: dict[str, tuple[str, str]], joined: bool) -> dict[str,
     for name, (file, statement) in statements.items():
         if name == "join" and not joined:
             continue
-        lines = (PROJECT / file).read_text(encoding="utf-8").splitlines()
-        line = next(i for i, text in enumerate(lines, 1) if text.strip().startswith(statement))
+        line = line_of(file, statement)
         excerpt = source.excerpt(SourceLine(file, line))
         if excerpt not in excerpts:
             excerpts.append(excerpt)
         phases.append({"name": name, "says": SAYS[name], "excerpt": excerpts.index(excerpt), "line": line})
     return {"excerpts": excerpts, "phases": phases}
+
+
+@cache
+def line_of(file: str, statement: str) -> int:
+    """The first line of a file of ours that begins with a statement; read once, as a process keeps what it imported."""
+    lines = (PROJECT / file).read_text(encoding="utf-8").splitlines()
+    return next(i for i, text in enumerate(lines, 1) if text.strip().startswith(statement))
