@@ -1,7 +1,7 @@
 """What one launch of the kernels is given, as a serving engine's worker hands it over."""
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ class LaunchInput:
     A sequence that writes asks with each of its new tokens, every other one with its newest: `query_lens` tokens each.
     block_tables int32 [num_seqs, max_blocks], rows padded with the null block, or with -1 where there is none; seq_lens
     int32 [num_seqs]; query_start_loc int32 [num_seqs + 1]: tokens query_start_loc[i] up to query_start_loc[i + 1] of q
-    are sequence i's; slot_mapping int64 [num_tokens]: where each token's K and V go, -1 for nowhere. All on the CPU.
+    are sequence i's; slot_mapping int64 [num_tokens]: where each token's K and V go, -1 for nowhere. Made on the CPU.
     """
 
     seq_ids: tuple[str, ...]
@@ -28,6 +28,15 @@ class LaunchInput:
     seq_lens: Tensor
     query_start_loc: Tensor
     slot_mapping: Tensor
+
+    def on(self, device: torch.device) -> "LaunchInput":
+        """The same launch, what attention reads of it on `device`; the slots stay, as a store looks at them."""
+        return replace(
+            self,
+            block_tables=self.block_tables.to(device),
+            seq_lens=self.seq_lens.to(device),
+            query_start_loc=self.query_start_loc.to(device),
+        )
 
     @property
     def is_decode(self) -> bool:

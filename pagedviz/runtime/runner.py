@@ -109,6 +109,7 @@ class Runner:
         rows = [self.model.embed(token) for token in written.tokens] if written else []
         error = dict.fromkeys(launch.seq_ids, 0.0)
         self.kv.claim(launch.block_tables.flatten().tolist())
+        launch = launch.on(self.device)  # once, not in every layer
         for layer in range(self.cache.num_layers if error else 0):
             if written:
                 self._project(layer, written, rows)
@@ -141,13 +142,11 @@ class Runner:
     def _attend(self, layer: int, launch: LaunchInput) -> dict[str, Tensor]:
         """Attend from the launch's tokens through the tables: by sequence [query_len, num_heads, head_dim]."""
         q, k_cache, v_cache = self._newest(launch, layer, "q"), self.kv.k[layer], self.kv.v[layer]
-        block_tables, seq_lens = launch.block_tables.to(self.device), launch.seq_lens.to(self.device)
-        tile = self._tokens_per_tile(launch)
+        inputs, tile = (q, k_cache, v_cache, launch.block_tables, launch.seq_lens), self._tokens_per_tile(launch)
         if launch.is_decode:
-            paged = self.decode(q, k_cache, v_cache, block_tables, seq_lens, tokens_per_tile=tile)
+            paged = self.decode(*inputs, tokens_per_tile=tile)
         else:
-            starts = launch.query_start_loc.to(self.device)
-            paged = kernels.paged_prefill(q, k_cache, v_cache, block_tables, seq_lens, starts, tokens_per_tile=tile)
+            paged = kernels.paged_prefill(*inputs, launch.query_start_loc, tokens_per_tile=tile)
         return dict(zip(launch.seq_ids, paged.split_with_sizes(launch.query_lens), strict=True))
 
     def _tokens_per_tile(self, launch: LaunchInput) -> int | None:
