@@ -1,4 +1,4 @@
-"""Who of the waiting is looked at next. An order is one function: the waiting in, the same in the order to serve them."""
+"""Who of the waiting is looked at next. An order is one function: it returns them with the next one first."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def longest_prefix_first(waiting: Sequence[Waiting]) -> list[Waiting]:
     """Whoever finds the most tokens cached, before they are evicted; of as many, whoever came first.
 
     Nobody is protected from waiting for ever. Example: A finds 4, B 8, C 4 -> B, A, C.
-    Source: SGLang's "lpm". SGLang also puts off a request that shares more with another one waiting than with the cache,
-    and serves more than 128 waiting as they came.
+    Source: SGLang's "lpm", which also puts off those that find little and share their prefix with another one waiting,
+    so that they find it later, and serves more than 128 as they came.
     """
     return sorted(waiting, key=lambda request: (-request.num_hit_tokens, request.arrival))
