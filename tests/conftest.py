@@ -4,6 +4,7 @@ Imports neither streamlit (a GPU machine need not have it) nor triton (`kernels`
 """
 
 import importlib.util
+import os
 from collections import Counter
 from functools import cache
 
@@ -12,6 +13,9 @@ import pytest
 from tests import chromium
 
 pytest.register_assert_rewrite("tests.engine_cases", "tests.kernel_cases")
+
+# Streams share a GPU's hardware queues, eight unless told otherwise: one that a test holds would hold others too.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 NEEDED_BY_BROWSER_TESTS = [name for name in ("streamlit", "playwright") if importlib.util.find_spec(name) is None]
 collect_ignore = ["browser"] if NEEDED_BY_BROWSER_TESTS else []
