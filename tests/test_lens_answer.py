@@ -9,33 +9,35 @@ import torch
 
 import kernels
 from kernels import launch
+from pagedviz import probe
 from pagedviz.play import PROJECT
 from pagedviz.runtime.kv_log import TOLERANCE
 from pagedviz.runtime.probes import lens
+from pagedviz.runtime.probes.newest import Newest
 from tests.kernel_cases import NAN, Shape, make_batch
 
 IN_A_TURN = ["table", "keys", "scores", "running", "values"]
 
 
-def ask(batch, *, head=3, num_splits=1, **changes):
-    """Ask for the last sequence of a batch."""
+def ask(batch, *, head=3, num_splits=1, log=None):
+    """Ask for the last sequence of a batch; `log` is what its K and V should be, if not what they are."""
     row, seq_len = len(batch.q) - 1, int(batch.seq_lens[-1])
-    blocks = -(-seq_len // batch.k_cache.shape[1])
-    asked = {
-        "seq_id": "A",
-        "layer": 1,
-        "head": head,
-        "num_splits": num_splits,
-        "q": batch.q[row],
-        "k_cache": batch.k_cache,
-        "v_cache": batch.v_cache,
-        "block_row": tuple(batch.block_tables[row, :blocks].tolist()),
-        "seq_len": seq_len,
-        "log_k": batch.own(batch.k_cache, row).float(),
-        "log_v": batch.own(batch.v_cache, row).float(),
-        "tolerance": TOLERANCE,
-    }
-    return lens.lens_answer(**(asked | changes))
+    k, v = log or logged(batch)
+    at = Newest(
+        head=head,
+        kv_head=head // (batch.q.shape[1] // batch.k_cache.shape[2]),
+        q=batch.q[row],
+        k_cache=batch.k_cache,
+        v_cache=batch.v_cache,
+        block_table=batch.block_tables[row, : -(-seq_len // batch.k_cache.shape[1])].int(),
+        k=k,
+        v=v,
+    )
+    return lens.lens_answer(probe.Lens("A", 1, head, num_splits), at)
+
+
+def logged(batch):
+    return tuple(batch.own(cache, len(batch.q) - 1).float() for cache in (batch.k_cache, batch.v_cache))
 
 
 @pytest.fixture
@@ -114,13 +116,13 @@ def test_a_split_without_a_block_has_no_turn_and_no_weight(batch):
 
 
 def test_a_wrong_value_in_the_cache_is_seen_and_a_nan_is_null(batch):
-    batch_log = {"log_k": batch.own(batch.k_cache, 1).float(), "log_v": batch.own(batch.v_cache, 1).float()}
+    log = logged(batch)
     batch.v_cache[batch.block_tables[1, 0], 0, 1, 0] += 1.0
-    answer = ask(batch, **batch_log)
+    answer = ask(batch, log=log)
     assert answer["ok"] is False
     assert answer["max_error"] > TOLERANCE
     batch.v_cache[batch.block_tables[1, 0], 0, 1, 0] = NAN
-    answer = ask(batch, **batch_log)
+    answer = ask(batch, log=log)
     assert (answer["ok"], answer["max_error"], answer["out"][0]) == (False, None, None)
     assert answer["dense"]["out"][0] is not None
 
@@ -148,18 +150,3 @@ def test_the_source_is_of_what_computed(batch):
     names = {excerpt["name"] for excerpt in ask(batch, num_splits=2)["source"]["excerpts"]}
     triton = {"attend_tile", "paged_decode_kernel", "combine_splits_kernel"}
     assert names == (triton if launch.USES_TRITON else {"paged_decode_lens"})
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"block_row": (1,) * 65}, "A has 65 blocks; the lens shows sequences of up to 64."),
-        ({"block_row": (1, None)}, "A is not on the device; reload it first, the kernel reads device blocks only."),
-        ({"seq_len": 0}, "A has no token yet, so nothing attends."),
-        ({"head": 4}, "There is no query head 4; the heads are 0 to 3."),
-        ({"head": -1}, "There is no query head -1; the heads are 0 to 3."),
-        ({"num_splits": 0}, "0 splits cannot be shown; choose 1 to 64."),
-    ],
-)
-def test_what_cannot_be_shown_is_refused_in_a_sentence(batch, changes, sentence):
-    assert ask(batch, **changes) == {"refused": sentence}

@@ -9,7 +9,7 @@ import torch
 from pagedviz import probe
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.probe import Probe
-from pagedviz.runtime.probes import block_sizes, flash_and_paged
+from pagedviz.runtime.probes import block_sizes, flash_and_paged, lens
 from pagedviz.runtime.probes.newest import newest
 from pagedviz.runtime.runner import Runner
 from pagedviz.scenario import Add, Append, Fork, Spill
@@ -45,7 +45,7 @@ ASKED = (
 )
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: type(asked).__name__)
+@pytest.mark.parametrize("asked", [*ASKED, probe.Lens("A", 0, 0, 1)], ids=lambda asked: type(asked).__name__)
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -67,6 +67,20 @@ def test_sequence_without_a_token_is_refused(run):
     asked = probe.LazyRescale("A", 0, 0, 4, 8)
     assert runner.ask(asked, 1) == {"refused": "A has no token yet at this step, so no kernel runs over it."}
     assert runner.ask(asked, 0) == {"refused": "There is no sequence A at this step; there is none at all."}
+
+
+def test_lens_shows_up_to_eight_splits_of_up_to_64_blocks(run, monkeypatch):
+    runner, last = run
+    for num_splits in (0, 9):
+        refused = runner.ask(probe.Lens("A", 0, 0, num_splits), last)
+        assert refused == {"refused": f"num_splits is {num_splits}; here it may be 1 to 8."}
+    assert len(runner.ask(probe.Lens("A", 0, 0, 8), last)["splits"]) == 8
+    assert lens.MAX_BLOCKS == 64
+    monkeypatch.setattr(lens, "MAX_BLOCKS", 6)
+    assert "refused" not in runner.ask(probe.Lens("A", 0, 0, 1), last)
+    monkeypatch.setattr(lens, "MAX_BLOCKS", 5)
+    refused = runner.ask(probe.Lens("A", 0, 0, 1), last)
+    assert refused == {"refused": "A has 6 blocks; the lens shows sequences of up to 5."}
 
 
 @pytest.mark.parametrize("asked", [*ASKED, probe.BlockSizes((1, 4), ("A", "B")), probe.Bandwidth()])

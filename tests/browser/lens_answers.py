@@ -6,7 +6,7 @@ Torch is imported at the first question only, as most of the stage's tests ask n
 import gc
 import hashlib
 import json
-from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 from pagedviz.engine import replay
@@ -15,7 +15,6 @@ from pagedviz.engine.snapshot import Snapshot
 
 Data = dict[str, Any]
 CACHE = {"num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "head_dim": 8}
-TOLERANCE = 1e-05
 
 
 def snapshot_of(data: Data, step: int) -> Snapshot:
@@ -36,59 +35,47 @@ def snapshot_of(data: Data, step: int) -> Snapshot:
 def answer(data: Data, asked: Data, wrong: bool = False, nan: bool = False) -> Data:
     """The answer to what the lens asks of a run. `wrong` spoils one value in the cache, as a wrong write would; `nan`
     makes the first block's keys NaN."""
-    snapshot, seq = snapshot_of(data, asked["step"]), asked["seq_id"]
-    row = json.dumps([snapshot.block_tables[seq], snapshot.tokens[seq]])
-    names = ("seq_id", "layer", "head", "num_splits")
-    return _answer(*(asked[name] for name in names), snapshot.num_blocks, snapshot.block_size, row, wrong, nan)
+    what = tuple(asked[name] for name in ("seq_id", "layer", "head", "num_splits"))
+    snapshot = snapshot_of(data, asked["step"])
+    key = json.dumps([what, snapshot.to_json(), wrong, nan])
+    if key not in _answered:
+        _answered[key] = _answer(what, snapshot, wrong, nan)
+    return _answered[key]
 
 
-@cache
-def _answer(
-    seq_id: str,
-    layer: int,
-    head: int,
-    num_splits: int,
-    num_blocks: int,
-    block_size: int,
-    row: str,
-    wrong: bool,
-    nan: bool,
-) -> Data:
+_answered: dict[str, Data] = {}
+
+
+def _answer(what: tuple[Any, ...], snapshot: Snapshot, wrong: bool, nan: bool) -> Data:
     import torch
 
-    from pagedviz.runtime.probes.lens import lens_answer
+    from pagedviz import probe
+    from pagedviz.runtime import probes
+    from pagedviz.runtime.kv_log import LoggedSequence
+    from pagedviz.runtime.recording import Moment
+    from pagedviz.scenario import CacheConfig, Scenario
 
     gc.freeze()  # Streamlit collects garbage after each run, and torch brings a lot to look through
-    block_row, tokens = json.loads(row)
+    seq_id, layer, *_ = what
+    tokens, row = snapshot.tokens[seq_id], snapshot.block_tables[seq_id]
 
     def drawn(*of: Any) -> torch.Tensor:
         seed = int.from_bytes(hashlib.sha256(repr(of).encode()).digest()[:7])
         return torch.randn(CACHE["head_dim"], generator=torch.Generator().manual_seed(seed))
 
-    q = torch.stack([drawn("q", layer, of_head, tokens) for of_head in range(CACHE["num_heads"])])
-    log_k, log_v = (
-        torch.stack([drawn(name, layer, token, at) for at, token in enumerate(tokens)])[:, None] for name in "kv"
-    )
-    shape = (num_blocks, block_size, CACHE["num_kv_heads"], CACHE["head_dim"])
-    k_cache, v_cache = torch.full(shape, torch.nan), torch.full(shape, torch.nan)
-    for position in range(len(tokens)):
-        block = block_row[position // block_size]
+    logged = LoggedSequence(CACHE["num_layers"])
+    for at, token in enumerate(tokens):
+        logged.q[layer].append(torch.stack([drawn("q", layer, head, list(tokens[: at + 1])) for head in range(2)]))
+        logged.k[layer].append(drawn("k", layer, token, at)[None])
+        logged.v[layer].append(drawn("v", layer, token, at)[None])
+    shape = (CACHE["num_layers"], snapshot.num_blocks, snapshot.block_size, CACHE["num_kv_heads"], CACHE["head_dim"])
+    kv = SimpleNamespace(k=torch.full(shape, torch.nan), v=torch.full(shape, torch.nan))
+    for at in range(len(tokens)):
+        block, offset = row[at // snapshot.block_size], at % snapshot.block_size
         if block is not None:
-            k_cache[block, position % block_size] = log_k[position] + (
-                torch.nan if nan and position < block_size else 0
-            )
-            v_cache[block, position % block_size] = log_v[position] + wrong * (position == 0)
-    return lens_answer(
-        seq_id=seq_id,
-        layer=layer,
-        head=head,
-        num_splits=num_splits,
-        q=q,
-        k_cache=k_cache,
-        v_cache=v_cache,
-        block_row=block_row,
-        seq_len=len(tokens),
-        log_k=log_k,
-        log_v=log_v,
-        tolerance=TOLERANCE,
-    )
+            spoilt = torch.nan if nan and at < snapshot.block_size else 0
+            kv.k[layer, block, offset] = logged.k[layer][at] + spoilt
+            kv.v[layer, block, offset] = logged.v[layer][at] + wrong * (at == 0)
+    cache = CacheConfig(num_blocks=snapshot.num_blocks, block_size=snapshot.block_size, **CACHE)
+    moment = Moment(Scenario(0, cache), None, snapshot, kv, {seq_id: logged})  # type: ignore[arg-type]
+    return probes.answer(probe.Lens(*what), moment)

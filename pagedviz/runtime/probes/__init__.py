@@ -6,12 +6,9 @@ from typing import Any
 
 from pagedviz import probe
 from pagedviz.probe import Probe
-from pagedviz.runtime.kv_log import TOLERANCE
 from pagedviz.runtime.probes import bandwidth, block_sizes, flash_and_paged, launch, lazy_rescale, lens
-from pagedviz.runtime.probes.newest import Refused, newest, whole_number
+from pagedviz.runtime.probes.newest import Refused
 from pagedviz.runtime.recording import Moment
-
-MOST_SPLITS = 8  # of a lens
 
 
 def answer(asked: Probe, moment: Moment) -> dict[str, Any]:
@@ -23,26 +20,6 @@ def answer(asked: Probe, moment: Moment) -> dict[str, Any]:
     if not _finite(answers):
         return {"refused": probe.NOT_FINITE}
     return answers
-
-
-def _lens(asked: probe.Lens, moment: Moment) -> dict[str, Any]:
-    """The lens knows nothing of moments: it is given a row of the table and what it needs beside it."""
-    at = newest(moment, asked.seq_id, asked.layer, asked.head)
-    whole_number("num_splits", asked.num_splits, 1, MOST_SPLITS)
-    return lens.lens_answer(
-        seq_id=asked.seq_id,
-        layer=asked.layer,
-        head=asked.head,
-        num_splits=asked.num_splits,
-        q=at.q,
-        k_cache=at.k_cache,
-        v_cache=at.v_cache,
-        block_row=at.block_table.tolist(),
-        seq_len=at.seq_len,
-        log_k=at.k,
-        log_v=at.v,
-        tolerance=TOLERANCE,
-    )
 
 
 def _finite(value: Any) -> bool:
@@ -62,5 +39,5 @@ ANSWERS: dict[type[Probe], Callable[[Any, Moment], dict[str, Any]]] = {
     probe.FlashAndPaged: flash_and_paged.answer,
     probe.Launch: launch.answer,
     probe.LazyRescale: lazy_rescale.answer,
-    probe.Lens: _lens,
+    probe.Lens: lens.answer,
 }

@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -11,10 +10,14 @@ from torch import Tensor
 
 import kernels
 from kernels import launch
-from pagedviz import source
+from pagedviz import probe, source
 from pagedviz.play import PROJECT, SourceLine
+from pagedviz.runtime.kv_log import TOLERANCE
+from pagedviz.runtime.probes.newest import Newest, Refused, newest, whole_number
+from pagedviz.runtime.recording import Moment
 
 MAX_BLOCKS = 64  # of a sequence whose turns and weights are shown: a turn takes the interpreter milliseconds
+MOST_SPLITS = 8
 
 SAYS = {
     "table": "The block's id is read from the table: entry token // block_size.",
@@ -46,51 +49,40 @@ TWIN = {
 }
 
 
-def lens_answer(
-    *,
-    seq_id: str,
-    layer: int,
-    head: int,
-    num_splits: int,
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    block_row: Sequence[int | None],
-    seq_len: int,
-    log_k: Tensor,
-    log_v: Tensor,
-    tolerance: float,
-) -> dict[str, Any]:
-    """Run the decode kernel under the lens for one query head of one sequence's newest token, and compare.
+def answer(asked: probe.Lens, moment: Moment) -> dict[str, Any]:
+    """What the decode kernel did for a sequence's newest token; refused when there is more of it than can be shown."""
+    at = newest(moment, asked.seq_id, asked.layer, asked.head)
+    whole_number("num_splits", asked.num_splits, 1, MOST_SPLITS)
+    if len(at.block_table) > MAX_BLOCKS:
+        raise Refused(
+            f"{asked.seq_id} has {len(at.block_table)} blocks; the lens shows sequences of up to {MAX_BLOCKS}."
+        )
+    return lens_answer(asked, at)
 
-    q [num_heads, head_dim], float32, the query of the newest token in this layer; k_cache, v_cache [num_blocks,
-    block_size, num_kv_heads, head_dim], this layer's; block_row the sequence's physical blocks, None for one that is
-    not on the device; log_k, log_v [seq_len, num_kv_heads, head_dim], what the cache should hold. `tolerance` is the
-    largest difference from dense attention in float64 that passes. Changes nothing.
+
+def lens_answer(asked: probe.Lens, at: Newest) -> dict[str, Any]:
+    """Run the decode kernel under the lens for one query head of one sequence's newest token, and compare.
 
     Returns plain JSON, numbers to seven digits and None for one that is not finite: {"splits": [{"split", "turns":
     [{"logical_block", "block", "positions", "scores", "m", "l", "shrink", "acc"}], "lse", "out"}], "out", "dense":
     {"scores", "weights", "m", "l", "out"}, "max_error", "ok", "source": {"excerpts", "phases"}, ...}; scores are in
-    powers of 2, and `shrink` is 2^(old m - new m), None in a split's first turn. Or {"refused": a sentence}.
+    powers of 2, and `shrink` is 2^(old m - new m), None in a split's first turn. Changes nothing.
 
-    Example: block_row=[7, 2], seq_len=6, block_size=4, num_splits=1 -> one split of two turns, blocks 7 and 2.
+    Example: block_table=[7, 2], seq_len=6, block_size=4, num_splits=1 -> one split of two turns, blocks 7 and 2.
     """
-    num_heads, head_dim = q.shape
-    _, block_size, num_kv_heads, _ = k_cache.shape
-    refused = refusal(seq_id, head, num_heads, num_splits, block_row, seq_len)
-    if refused:
-        return {"refused": refused}
+    num_splits = asked.num_splits
+    num_heads, head_dim = at.q.shape
     # The query heads of one KV head are one program's: launch those alone, and look at the one that was asked for.
-    group = num_heads // num_kv_heads
-    kv_head, in_group = head // group, head % group
-    of_kv_head = slice(kv_head, kv_head + 1)
+    group = num_heads // at.k_cache.shape[2]
+    in_group = at.head % group
+    of_kv_head = slice(at.kv_head, at.kv_head + 1)
     started = time.perf_counter()
     lens = kernels.paged_decode_lens(
-        q[kv_head * group : (kv_head + 1) * group][None],
-        k_cache[:, :, of_kv_head],
-        v_cache[:, :, of_kv_head],
-        torch.tensor([block_row], dtype=torch.int32, device=q.device),
-        torch.tensor([seq_len], dtype=torch.int32, device=q.device),
+        at.q[at.kv_head * group : (at.kv_head + 1) * group][None],
+        at.k_cache[:, :, of_kv_head],
+        at.v_cache[:, :, of_kv_head],
+        at.block_table[None],
+        torch.tensor([at.seq_len], dtype=torch.int32, device=at.q.device),
         num_splits=num_splits,
     )
     lens = type(lens)(*(buffer[0].cpu() for buffer in lens))
@@ -104,7 +96,7 @@ def lens_answer(
             position = lens.position[0, split, turn].tolist()
             turns.append(
                 {
-                    "logical_block": max(position) // block_size,
+                    "logical_block": max(position) // at.block_size,
                     "block": int(lens.block[0, split, turn]),
                     "positions": [None if token < 0 else token for token in position],
                     "scores": plain(lens.score[in_group, split, turn]),
@@ -117,45 +109,28 @@ def lens_answer(
         lse, out = lens.lse[split, in_group], lens.partial[split, in_group]
         splits.append({"split": split, "turns": turns, "lse": plain(lse), "out": plain(out)})
 
-    dense = dense_row(q[head], log_k[:, kv_head], log_v[:, kv_head])
+    dense = dense_row(at.q[at.head], at.k[:, at.kv_head], at.v[:, at.kv_head])
     max_error = float((lens.out[in_group].double() - dense["out"]).abs().max())
     return {
-        "seq_id": seq_id,
-        "layer": layer,
-        "head": head,
-        "kv_head": kv_head,
+        "seq_id": asked.seq_id,
+        "layer": asked.layer,
+        "head": at.head,
+        "kv_head": at.kv_head,
         "num_splits": num_splits,
-        "block_size": block_size,
-        "seq_len": seq_len,
+        "block_size": at.block_size,
+        "seq_len": at.seq_len,
         "lanes": lens.position.shape[-1],
         "scale": plain(head_dim**-0.5),
         "splits": splits,
         "out": plain(lens.out[in_group]),
         "dense": {name: plain(numbers) for name, numbers in dense.items()},
         "max_error": plain(max_error),
-        "tolerance": tolerance,
-        "ok": max_error <= tolerance,
+        "tolerance": TOLERANCE,
+        "ok": max_error <= TOLERANCE,
         "backend": kernels.backend_name(),
         "ms": round(milliseconds, 3),
         "source": source_of(TRITON if launch.USES_TRITON else TWIN, joined=num_splits > 1),
     }
-
-
-def refusal(
-    seq_id: str, head: int, num_heads: int, num_splits: int, block_row: Sequence[int | None], seq_len: int
-) -> str | None:
-    """Say in a sentence why there is nothing to look at, or None."""
-    if seq_len == 0:
-        return f"{seq_id} has no token yet, so nothing attends."
-    if None in block_row:
-        return f"{seq_id} is not on the device; reload it first, the kernel reads device blocks only."
-    if len(block_row) > MAX_BLOCKS:
-        return f"{seq_id} has {len(block_row)} blocks; the lens shows sequences of up to {MAX_BLOCKS}."
-    if not 0 <= head < num_heads:
-        return f"There is no query head {head}; the heads are 0 to {num_heads - 1}."
-    if not 1 <= num_splits <= MAX_BLOCKS:
-        return f"{num_splits} splits cannot be shown; choose 1 to {MAX_BLOCKS}."
-    return None
 
 
 def dense_row(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Tensor]:
