@@ -5,6 +5,9 @@ import signal
 import sys
 from dataclasses import replace
 
+import pytest
+
+from kernels import launch
 from pagedviz import probe
 from pagedviz.runtime import client as client_module
 from pagedviz.runtime.client import KEPT_RUNS, ComputeClient
@@ -174,6 +177,39 @@ def test_question_that_ends_the_process_is_given_up_and_the_run_is_not():
         assert (held.run.failed, held.run.crashes) == ("", [])
         assert not held.run.waiting
         assert client.hold(replace(run, ops=(*run.ops, Append("A", ("y",)))), held).run.failed == ""
+    finally:
+        client.close()
+
+
+TOO_LARGE = """
+import torch
+from triton.runtime.errors import OutOfResources
+from pagedviz.runtime import probes, worker
+from pagedviz.probe import Launch, Lens
+def needs_too_much(asked, moment):
+    raise OutOfResources(155648, 101376, "shared memory")
+def finds_no_memory(asked, moment):
+    raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+probes.ANSWERS |= {Lens: needs_too_much, Launch: finds_no_memory}
+worker.main()
+"""
+
+
+@pytest.mark.skipif(not launch.HAS_TRITON, reason="needs Triton")
+def test_question_that_this_machine_is_too_small_for_is_refused_and_the_process_lives_on():
+    client = ComputeClient((sys.executable, "-c", TOO_LARGE))
+    try:
+        held = client.hold(scenario(4, Add("A", tuple("abc"))))
+        wait_done(held)
+        pid = client.pid
+        needs = "A kernel that this takes needs 155,648 bytes of shared memory, and this GPU has 101,376; "
+        needs += "smaller blocks (here 2 tokens) or heads (here 4 numbers) need less."
+        assert answered(client, held, 4, probe.Lens("A", 0, 0)) == {"refused": needs}
+        assert answered(client, held, 4) == {
+            "refused": "This machine's GPU has too little memory left for what this takes."
+        }
+        assert answered(client, held, 4, probe.LazyRescale("A", 0, 0, 4, 8))["ok"]
+        assert client.pid == pid
     finally:
         client.close()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pagedviz import probe
 from pagedviz.probe import Probe
-from pagedviz.runtime.probes import bandwidth, block_sizes, flash_and_paged, launch, lazy_rescale, lens
+from pagedviz.runtime.probes import bandwidth, block_sizes, flash_and_paged, launch, lazy_rescale, lens, too_large
 from pagedviz.runtime.probes.newest import Refused
 from pagedviz.runtime.recording import Moment
 
@@ -17,6 +17,11 @@ def answer(asked: Probe, moment: Moment) -> dict[str, Any]:
         answers = ANSWERS[type(asked)](asked, moment)
     except Refused as refused:
         return {"refused": str(refused)}
+    except Exception as error:
+        sentence = too_large.sentence(error, moment.scenario.cache)
+        if sentence is None:
+            raise
+        return {"refused": sentence}
     if not _finite(answers):
         return {"refused": probe.NOT_FINITE}
     return answers

@@ -1,0 +1,29 @@
+"""What this machine is too small for, told apart from what is broken."""
+
+import torch
+
+from kernels import launch
+from pagedviz.scenario import CacheConfig
+
+if launch.HAS_TRITON:
+    from triton.runtime.errors import OutOfResources
+
+UNITS = {"shared memory": "bytes of shared memory", "tensor memory": "columns of tensor memory"}
+
+
+def sentence(error: Exception, cache: CacheConfig) -> str | None:
+    """Say what was too large for this machine's GPU, or return None: the error says something else.
+
+    Both errors come before anything is launched: Triton compares what a kernel needs with what the GPU has before it
+    loads it, torch asks for memory before a kernel writes there. So the GPU is as it was, and the process may go on.
+    After any other error it may not be, or the fault is ours.
+    """
+    if launch.HAS_TRITON and isinstance(error, OutOfResources):
+        what = UNITS.get(error.name, error.name)
+        return (
+            f"A kernel that this takes needs {error.required:,} {what}, and this GPU has {error.limit:,}; "
+            f"smaller blocks (here {cache.block_size} tokens) or heads (here {cache.head_dim} numbers) need less."
+        )
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        return "This machine's GPU has too little memory left for what this takes."
+    return None
