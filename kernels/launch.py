@@ -7,6 +7,7 @@ import torch
 
 try:
     import triton
+    from triton.runtime.errors import OutOfResources
 
     HAS_TRITON = True
 except ImportError:
@@ -42,6 +43,18 @@ def device() -> torch.device:
 def launching(tensor: torch.Tensor) -> AbstractContextManager[object]:
     """Hold what a launch on `tensor` needs: the interpreter's lock, or the tensor's GPU as the current one."""
     return INTERPRETER_LOCK if INTERPRETED else torch.cuda.device(tensor.device)
+
+
+def too_much(error: Exception) -> tuple[str, int, int] | None:
+    """Say what a GPU has too little of for a kernel, what the kernel needs and what there is; None for other errors.
+
+    Triton compares them before it loads the kernel, so nothing was launched and the GPU is as it was.
+
+    Example: ("shared memory", 155648, 101376), in bytes.
+    """
+    if not HAS_TRITON or not isinstance(error, OutOfResources):
+        return None
+    return error.name, error.required, error.limit
 
 
 def can_overlap(tensor: torch.Tensor) -> bool:

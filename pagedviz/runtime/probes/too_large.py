@@ -5,9 +5,6 @@ import torch
 from kernels import launch
 from pagedviz.scenario import CacheConfig
 
-if launch.HAS_TRITON:
-    from triton.runtime.errors import OutOfResources
-
 UNITS = {"shared memory": "bytes of shared memory", "tensor memory": "columns of tensor memory"}
 
 
@@ -18,10 +15,11 @@ def sentence(error: Exception, cache: CacheConfig) -> str | None:
     loads it, torch asks for memory before a kernel writes there. So the GPU is as it was, and the process may go on.
     After any other error it may not be, or the fault is ours.
     """
-    if launch.HAS_TRITON and isinstance(error, OutOfResources):
-        what = UNITS.get(error.name, error.name)
+    lacking = launch.too_much(error)
+    if lacking is not None:
+        name, needed, limit = lacking
         return (
-            f"A kernel that this takes needs {error.required:,} {what}, and this GPU has {error.limit:,}; "
+            f"A kernel that this takes needs {needed:,} {UNITS.get(name, name)}, and this GPU has {limit:,}; "
             f"smaller blocks (here {cache.block_size} tokens) or heads (here {cache.head_dim} numbers) need less."
         )
     if isinstance(error, torch.cuda.OutOfMemoryError):
