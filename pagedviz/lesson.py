@@ -60,8 +60,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Page:
-    """What is said at one moment: one claim, in Markdown. `shows` is asked of the state of that moment, and its answer
-    stands below the stage."""
+    """What is said at one moment: one claim, in Markdown. What `shows` answers stands below the stage: of the state
+    of that moment, or of each state until the next page."""
 
     title: str
     text: str
@@ -135,6 +135,10 @@ class Run:
 
     def free(self, seq_id: str) -> None:
         self._do(Free(seq_id))
+
+    def num_hit_tokens(self, tokens: Sequence[Token]) -> int:
+        """Tokens of a prompt that lie in cached blocks now. Looking changes nothing."""
+        return len(self._player.manager.longest_prefix(tokens)) * self.cache.block_size
 
     def _do(self, op: Op) -> None:
         self.ops.append(op)

@@ -1,0 +1,39 @@
+"""Plays a scenario's operations on the radix tree instead of the block manager."""
+
+from pagedviz.engine.policies import PROFILES
+from pagedviz.engine.radix_events import RadixEvent
+from pagedviz.engine.radix_manager import RadixManager
+from pagedviz.engine.radix_tree import RadixTree
+from pagedviz.scenario import Add, Append, CacheConfig, Free, Op, ScenarioError
+
+
+class RadixPlayer:
+    """A tree over as many slots as the cache has on the device, in pages of `page_size`.
+
+    `hits` has the tokens that each prompt found, `reported` the events of the last operation.
+    """
+
+    def __init__(self, cache: CacheConfig, page_size: int) -> None:
+        slots = (cache.num_blocks - PROFILES[cache.profile].null_block) * cache.block_size
+        self.hits: dict[str, int] = {}
+        self.reported: list[RadixEvent] = []
+        tree = RadixTree(page_size=page_size, report=lambda event: self.reported.append(event))
+        self.manager = RadixManager(tree, slots // page_size)
+
+    def perform(self, op: Op, computed: bool = True) -> None:
+        """Play one operation; unless it is `computed`, a prompt is only admitted.
+
+        Raises `CacheError` when the pages do not suffice, and `ScenarioError` for what the tree knows nothing of.
+        """
+        self.reported = []
+        match op:
+            case Add(seq_id, tokens, salt):
+                self.hits[seq_id] = self.manager.admit(seq_id, tokens, salt)
+                if computed:
+                    self.manager.keep(seq_id)
+            case Append(seq_id, tokens):
+                self.manager.append(seq_id, tokens)
+            case Free(seq_id):
+                self.manager.free(seq_id)
+            case _:
+                raise ScenarioError(f"the radix tree plays add, append and free, not “{op}”")
