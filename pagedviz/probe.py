@@ -15,9 +15,13 @@ NOT_FINITE = "A number that the kernel gave is not finite, so it is wrong, and n
 
 @dataclass(frozen=True)
 class Probe:
-    """Something to ask. `Probe.kinds` has every kind by its name."""
+    """Something to ask. `Probe.kinds` has every kind by its name.
+
+    What a page shows is asked of the page's own state, or, where it `follows`, of each state that the stage goes to.
+    """
 
     kinds: ClassVar[dict[str, type["Probe"]]] = {}
+    follows: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         Probe.kinds[cls.__name__] = cls
@@ -88,3 +92,24 @@ class BlockSizes(Probe):
 @dataclass(frozen=True)
 class Bandwidth(Probe):
     """How fast this machine's GPU, if it has one, reads K and V by block size."""
+
+
+@dataclass(frozen=True)
+class Radix(Probe):
+    """The radix tree after the same operations, in pages of `page_size`, and what each prompt hit in both."""
+
+    follows: ClassVar[bool] = True
+
+    page_size: int
+
+
+@dataclass(frozen=True)
+class Orders(Probe):
+    """Tokens hit by each order of the waiting: in blocks, and by the tree in pages of that size and of `page_size`.
+
+    `waiting` names prompts of the run as they arrived. All wait before the first of them is added, and each is finished
+    before the next one is chosen.
+    """
+
+    waiting: tuple[str, ...]
+    page_size: int

@@ -83,7 +83,16 @@ def test_lens_shows_up_to_eight_splits_of_up_to_64_blocks(run, monkeypatch):
     assert refused == {"refused": "A has 6 blocks; the lens shows sequences of up to 5."}
 
 
-@pytest.mark.parametrize("asked", [*ASKED, probe.BlockSizes((1, 4), ("A", "B")), probe.Bandwidth()])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *ASKED,
+        probe.BlockSizes((1, 4), ("A", "B")),
+        probe.Bandwidth(),
+        probe.Radix(4),
+        probe.Orders(("A", "B"), 1),
+    ],
+)
 def test_every_probe_survives_json_and_can_be_a_key(asked):
     again = Probe.from_json(asked.to_json())
     assert again == asked

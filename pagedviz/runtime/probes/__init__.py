@@ -6,7 +6,17 @@ from typing import Any
 
 from pagedviz import probe
 from pagedviz.probe import Probe
-from pagedviz.runtime.probes import bandwidth, block_sizes, flash_and_paged, launch, lazy_rescale, lens, too_large
+from pagedviz.runtime.probes import (
+    bandwidth,
+    block_sizes,
+    flash_and_paged,
+    launch,
+    lazy_rescale,
+    lens,
+    orders,
+    radix,
+    too_large,
+)
 from pagedviz.runtime.probes.newest import Refused
 from pagedviz.runtime.recording import Moment
 
@@ -45,4 +55,6 @@ ANSWERS: dict[type[Probe], Callable[[Any, Moment], dict[str, Any]]] = {
     probe.Launch: launch.answer,
     probe.LazyRescale: lazy_rescale.answer,
     probe.Lens: lens.answer,
+    probe.Orders: orders.answer,
+    probe.Radix: radix.answer,
 }

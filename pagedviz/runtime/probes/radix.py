@@ -1,0 +1,133 @@
+"""The radix tree that the run's operations make, drawn node by node, beside what the blocks hit."""
+
+from collections import Counter
+from typing import Any
+
+from pagedviz import probe
+from pagedviz.engine.errors import CacheError
+from pagedviz.engine.events import BlockHit
+from pagedviz.engine.radix_manager import RadixManager
+from pagedviz.engine.radix_snapshot import ROOT, RadixSnapshot
+from pagedviz.engine.snapshot import Snapshot
+from pagedviz.lesson import Run
+from pagedviz.radix_play import RadixPlayer
+from pagedviz.runtime.probes.newest import Refused, whole_number
+from pagedviz.runtime.recording import Moment
+from pagedviz.scenario import RANGES, Add, Append, Free, Op, Scenario, ScenarioError
+
+
+def answer(asked: probe.Radix, moment: Moment) -> dict[str, Any]:
+    """The nodes from the root down, pages that are no node's, hits by prompt, and what the tree reported last."""
+    whole_number("page_size", asked.page_size, *RANGES["block_size"])
+    scenario = moment.scenario
+    player = played(scenario, asked.page_size, moment.snapshot)
+    hits = {size: played(scenario, size).hits for size in {scenario.cache.block_size} - {asked.page_size}}
+    hits[asked.page_size] = player.hits
+    blocks = tokens_hit(in_blocks(scenario))
+    manager = player.manager
+    return {
+        "page_size": asked.page_size,
+        "block_size": scenario.cache.block_size,
+        "num_pages": manager.num_pages,
+        "num_free": len(manager.free_pages),
+        "nodes": _nodes(manager),
+        "own": _own(manager),
+        "reported": [event.sentence for event in player.reported],
+        "requests": [
+            {
+                "seq_id": op.seq_id,
+                "num_tokens": len(op.tokens),
+                "blocks": blocks[op.seq_id],
+                "pages": {str(size): of_size[op.seq_id] for size, of_size in sorted(hits.items(), reverse=True)},
+            }
+            for op in scenario.ops
+            if isinstance(op, Add)
+        ],
+    }
+
+
+def played(scenario: Scenario, page_size: int, state: Snapshot | None = None) -> RadixPlayer:
+    """The tree after a scenario's operations; with a `state`, its last one only as far as it has come by then."""
+    player = RadixPlayer(scenario.cache, page_size)
+    for i, op in enumerate(scenario.ops, 1):
+        begun, done = (True, True) if state is None or i < len(scenario.ops) else _progress(op, state)
+        try:
+            if begun:
+                player.perform(op, computed=done)
+        except (CacheError, ScenarioError) as error:
+            raise Refused(f"With pages of {page_size}: {error}") from None
+    return player
+
+
+def _progress(op: Op, state: Snapshot) -> tuple[bool, bool]:
+    """Whether the last operation has begun for the tree, and whether its tokens are computed."""
+    match op:
+        case Add(seq_id, tokens):
+            return True, state.tokens.get(seq_id) == tokens
+        case Free(seq_id):
+            return seq_id not in state.tokens, True
+    return True, True
+
+
+def in_blocks(scenario: Scenario) -> Run:
+    """The same operations on the block manager. Only those that the tree knows are played."""
+    run = Run(scenario.cache, scenario.seed)
+    for op in scenario.ops:
+        match op:
+            case Add(seq_id, tokens):
+                run.add(seq_id, tokens)
+            case Append(seq_id, tokens):
+                run.append(seq_id, tokens)
+            case Free(seq_id):
+                run.free(seq_id)
+    return run
+
+
+def tokens_hit(run: Run) -> Counter[str]:
+    """Tokens of each prompt that lay in cached blocks, as the block manager reported them."""
+    hits: Counter[str] = Counter()
+    for event in run.events:
+        if isinstance(event, BlockHit):
+            hits[event.seq_id] += len(event.tokens)
+    return hits
+
+
+def _nodes(manager: RadixManager) -> list[dict[str, Any]]:
+    """Every node behind its parent, siblings as they came; `next_out` is the leaf that eviction would take first."""
+    state = manager.tree.snapshot()
+    free = [node for node in state.nodes if node != ROOT and not _kept(state, node)]
+    next_out = min(free, key=lambda node: (manager.tree.policy(state.nodes[node]), node), default=None)
+    held_by: dict[int, list[str]] = {}
+    for seq_id, seq in manager.sequences.items():
+        held_by.setdefault(seq.node, []).append(seq_id)
+    return [
+        {
+            "node": node,
+            "parent": state.nodes[node].parent,
+            "tokens": list(state.nodes[node].tokens),
+            "pages": list(state.nodes[node].pages),
+            "lock_count": state.nodes[node].lock_count,
+            "last_used": state.nodes[node].last_used,
+            "held_by": held_by.get(node, []),
+            "next_out": node == next_out,
+        }
+        for node in _from_the_root(state, ROOT)
+    ]
+
+
+def _kept(state: RadixSnapshot, node: int) -> bool:
+    return bool(state.nodes[node].lock_count or state.children(node))
+
+
+def _from_the_root(state: RadixSnapshot, node: int) -> list[int]:
+    children = sorted(state.children(node), key=lambda child: (state.nodes[child].inserted, child))
+    return [node, *(below for child in children for below in _from_the_root(state, child))]
+
+
+def _own(manager: RadixManager) -> list[dict[str, Any]]:
+    """Pages that are no node's: a running sequence's partly filled page, and what it has not given to the tree."""
+    size, own = manager.tree.page_size, []
+    for seq_id, seq in manager.sequences.items():
+        for i in range(seq.num_kept, len(seq.pages)):
+            own.append({"seq_id": seq_id, "tokens": seq.tokens[i * size : (i + 1) * size], "page": seq.pages[i]})
+    return own
