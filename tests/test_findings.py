@@ -10,7 +10,7 @@ testing = pytest.importorskip("streamlit.testing.v1", reason="streamlit is not i
 
 from pagedviz import measurements, probe  # noqa: E402
 from pagedviz.runtime.runner import Runner  # noqa: E402
-from pagedviz.scenario import Add, Append, CacheConfig  # noqa: E402
+from pagedviz.scenario import Add, Append, CacheConfig, Free  # noqa: E402
 from tests import measurement_cases as made  # noqa: E402
 
 CACHE = CacheConfig(num_blocks=9, profile="vllm-v1", host_blocks=0, scatter=True)
@@ -177,3 +177,71 @@ def test_names_in_a_table_are_text():
     launch = {"kernel": "paged_decode", "block_size": 4, "seq_ids": ["<b>"], "query_lens": [1], "seq_lens": [1]}
     launch |= {"block_tables": [[3]], "query_start_loc": [0, 1], "slot_mapping": [12]}
     assert table(shown(probe.Launch(), launch)) == [["**&lt;b&gt;**", "`3`", "1", "0", "`12`"]]
+
+
+TREE = CacheConfig(num_blocks=9, block_size=2, num_layers=1, profile="vllm-v1", host_blocks=0, prefix_caching=True)
+
+
+@pytest.fixture(scope="module")
+def tree_run():
+    runner = Runner(TREE, 0)
+    ops = (Add("A", ("<b>", *"bcde")), Add("B", ("<b>", *"bcxy")), Free("A"))
+    return runner, sum(1 for op in ops for _ in runner.perform(op))
+
+
+def test_radix_tree_is_nested_lists_with_every_page_lock_and_holder(tree_run):
+    answer, app = found(tree_run, probe.Radix(2))
+    picture = app.get("html")[0].proto.body
+    boxes = re.findall(r'<div class="(node[^"]*)"><span class="head">(.*?)</span>(.*?)</div>', picture)
+    said = [(kind, re.sub("<.*?>", "", head), re.sub("<.*?>", "", pages)) for kind, head, pages in boxes]
+    assert said == [
+        ("node locked", "root", ""),
+        ("node locked used", "node 2 · 1 lock · used at 5", "&lt;b&gt; bin page 0 "),
+        ("node used", "node 1 · not locked · used at 5 · next to go", "c din page 1 "),
+        ("node locked", "node 3 · 1 lock · used at 4 · B here", "c xin page 3 "),
+    ]
+    assert picture.count("<ul>") == picture.count("</ul>") == 3
+    assert "8 pages: 3 in the tree, 1 a sequence's own, 4 free. B's own: page 4, “y”." in app.caption[1].value
+    assert app.expander[0].markdown[0].value.count("\n") == len(answer["reported"]) - 1
+
+
+def test_hits_by_prompt_stand_below_the_tree(tree_run):
+    _, app = found(tree_run, probe.Radix(1))
+    rows = re.findall(r"<tr>(.*?)</tr>", app.get("html")[1].proto.body.split("<tbody>")[1])
+    assert [re.findall(r">([^<]+)<", row) for row in rows] == [["A", "5", "0", "0", "0"], ["B", "5", "2", "2", "3"]]
+
+
+def test_empty_tree_is_a_root_and_no_table(tree_run):
+    runner, _ = tree_run
+    app = shown(probe.Radix(1), runner.ask(probe.Radix(1), 0))
+    (picture,) = (block.proto.body for block in app.get("html"))
+    assert "not locked" not in picture
+    assert ">root<" in picture
+    assert not app.expander
+
+
+def test_orders_are_a_row_each_with_who_was_served(tree_run):
+    answer, app = found(tree_run, probe.Orders(("B", "A"), 1))
+    assert table(app) == [
+        [
+            f"**{cache}**",
+            {"first_come": "first come", "longest_prefix_first": "longest prefix first"}[row["order"]],
+            f"**{row['hit']}**",
+            ", ".join(f"{seq_id} {hit}" for seq_id, hit in row["served"]),
+            str(10 - row["hit"]),
+            str(row["evicted"]),
+        ]
+        for row, cache in zip(
+            answer["rows"],
+            (
+                "blocks of 2",
+                "blocks of 2",
+                "tree, pages of 2",
+                "tree, pages of 2",
+                "tree, pages of 1",
+                "tree, pages of 1",
+            ),
+            strict=True,
+        )
+    ]
+    assert app.caption[0].value.startswith("B, A arrived in this order and have 10 tokens.")

@@ -57,7 +57,8 @@ def _body(lesson: Lesson, key: str, start: int) -> ComputedRun:
 def _below(lesson: Lesson, key: str, view: RunView, run: ComputedRun, step: int) -> None:
     placed = lesson.page_at(step)
     if placed.page.shows is not None:
-        findings.show(placed.page.shows, compute.ask(PLACE, placed.step, placed.page.shows))
+        at = step if placed.page.shows.follows else placed.step
+        findings.show(placed.page.shows, compute.ask(PLACE, at, placed.page.shows))
     charts, export = st.columns([6, 1])
     with charts:
         run_panel.show_charts(key, view, run, step)
