@@ -92,6 +92,25 @@ def test_a_prediction_is_graded_by_what_the_kernel_reports(given, verdict):
     assert "The kernel itself reported these turns, over blocks 7, 2" in said.value
 
 
+def below(app):
+    """What stands below the stage, once the compute process has answered."""
+    asking = time.monotonic() + 60
+    while any("is being asked" in caption.value for caption in app.caption) and time.monotonic() < asking:
+        time.sleep(0.2)
+        app.run()
+    return spoken(app)
+
+
+@pytest.mark.parametrize(("name", "follows"), [("09_radix_and_blocks", True), ("20_block_size_tradeoff", False)])
+def test_what_is_shown_below_is_of_the_stages_step_only_where_the_page_says_so(name, follows):
+    """Both pages last until another sequence has come."""
+    taught = lesson.load(name)
+    placed = next(placed for placed in taught.pages if placed.page.shows)
+    assert placed.page.shows.follows == follows
+    at_first = below(shown(lesson=name, step=str(placed.step)))
+    assert (below(shown(lesson=name, step=str(placed.graded_at - 1))) != at_first) == follows
+
+
 def test_your_own_run_grows_by_each_button_and_undo_takes_each_back():
     app = shown(page="sequences")
     app.text_input(key="own-more").set_value("fathers")
