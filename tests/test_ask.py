@@ -1,5 +1,6 @@
 """Probes through the real compute process: answered once their state is there, asked again of a new process."""
 
+import json
 import os
 import signal
 import sys
@@ -104,14 +105,25 @@ def test_question_of_a_session_that_left_is_waited_for_by_nobody():
         client.close()
 
 
-def test_only_the_newest_answers_of_a_run_are_kept(monkeypatch):
-    monkeypatch.setattr(client_module, "KEPT_ANSWERS", 2)
+def test_the_newest_answers_of_a_run_are_kept_up_to_so_many_bytes(monkeypatch):
+    run = scenario(10, Add("A", tuple("abc")))
+    sizes = [len(json.dumps(here(run, index))) for index in range(5)]
     client = ComputeClient()
     try:
-        held = client.hold(scenario(10, Add("A", tuple("abc"))))
+        held = client.hold(run)
         for index in range(4):
             assert answered(client, held, index)
-        assert list(held.run.answers) == [(2, LAUNCH), (3, LAUNCH)]
+        assert list(held.run.answers) == [(index, LAUNCH) for index in range(4)]
+        monkeypatch.setattr(client_module, "KEPT_ANSWER_BYTES", sum(sizes[2:]))
+        answered(client, held, 4)
+        assert list(held.run.answers) == [(index, LAUNCH) for index in (2, 3, 4)]
+        monkeypatch.setattr(client_module, "KEPT_ANSWER_BYTES", sizes[4] + sizes[0] - 1)
+        answered(client, held, 0)
+        assert list(held.run.answers) == [(0, LAUNCH)]
+        # One that is too large by itself is shown all the same.
+        monkeypatch.setattr(client_module, "KEPT_ANSWER_BYTES", 1)
+        answered(client, held, 1)
+        assert held.run.answer_bytes == {(1, LAUNCH): sizes[1]}
     finally:
         client.close()
 

@@ -27,7 +27,7 @@ WORKER = (sys.executable, "-m", "pagedviz.runtime.worker")
 MAX_CRASHES = 3  # a run that ended the process this often is not tried again; nor is a process that does not start
 MAX_CRASHES_IN_ALL = 8  # and a run under which it ended this often, at whatever steps
 SHORT_LIFE = 10.0  # seconds; a process that ends sooner, and has not begun to compute, has not started
-KEPT_ANSWERS = 256  # of probes, a run
+KEPT_ANSWER_BYTES = 4 * 2**20  # of answers to probes, a run, as JSON; the newest is kept whatever its size
 KEPT_RUNS = 32  # finished runs that no session looks at are kept for the next one
 
 Asked = tuple[int, Probe]  # at which state, what
@@ -52,6 +52,7 @@ class ComputedRun:
     computed: int = 0  # states that this life of it has computed
     holders: int = 0
     answers: dict[Asked, Answer] = field(default_factory=dict)
+    answer_bytes: dict[Asked, int] = field(default_factory=dict)
     asked: set[Asked] = field(default_factory=set)  # and not answered yet
 
     @property
@@ -157,6 +158,7 @@ class ComputeClient:
                 failed="Checking was stopped. What has been checked stays.",
                 holders=0,
                 answers=dict(held.run.answers),
+                answer_bytes=dict(held.run.answer_bytes),
                 asked=set(),
             )
             held.let_go()
@@ -227,9 +229,10 @@ class ComputeClient:
 
     def _take_answer(self, run: ComputedRun, asked: Asked, answer: Answer) -> None:
         run.asked.discard(asked)
-        run.answers[asked] = answer
-        while len(run.answers) > KEPT_ANSWERS:
-            del run.answers[next(iter(run.answers))]
+        run.answers[asked], run.answer_bytes[asked] = answer, len(json.dumps(answer))
+        while sum(run.answer_bytes.values()) > KEPT_ANSWER_BYTES and len(run.answers) > 1:
+            oldest = next(iter(run.answers))
+            del run.answers[oldest], run.answer_bytes[oldest]
 
     def _restart(self, returncode: int) -> None:
         cause = self._error or (
