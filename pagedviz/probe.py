@@ -82,6 +82,7 @@ class LazyRescale(Probe):
 class BlockSizes(Probe):
     """The run so far under other block sizes, the pool as many slots as before: what is wasted, named, copied, hit.
 
+    It is counted at the end of the operation that the state lies in, as blocks of another size take other steps.
     `pair` are two sequences whose leading full blocks of equal tokens are counted.
     """
 

@@ -119,6 +119,7 @@ def test_what_the_lazy_kernel_does_is_not_given_away_before(run):
 
 def test_block_sizes_are_a_figure_and_a_row_each(run):
     answer, app = found(run, probe.BlockSizes((2, 8), ("A", "C")))
+    assert app.caption[0].value.startswith("Counted after “add C “a b c d x y””. Hit: tokens of C that ")
     assert [row[:5] for row in table(app)] == [
         [str(row[name]) for name in ("block_size", "num_blocks", "wasted", "hit", "entries")] for row in answer["rows"]
     ]

@@ -12,7 +12,7 @@ from pagedviz.probe import Probe
 from pagedviz.runtime.probes import block_sizes, flash_and_paged, lens
 from pagedviz.runtime.probes.newest import newest
 from pagedviz.runtime.runner import Runner
-from pagedviz.scenario import Add, Append, Fork, Spill
+from pagedviz.scenario import Add, Append, Fork, Free, Spill
 from tests.runner_cases import TINY, same_bits
 
 CACHE = replace(TINY, num_blocks=16)
@@ -160,6 +160,20 @@ def test_other_block_sizes_waste_name_copy_and_hit_what_can_be_counted_by_hand()
     assert all(0 < row["max_error"] <= 1e-5 for row in rows)
 
 
+def test_other_block_sizes_are_counted_at_the_end_of_the_operation_and_say_which():
+    runner = Runner(CACHE, 0)
+    ends = [sum(1 for _ in runner.perform(op)) for op in (Add("A", tuple("abcde")), Add("C", tuple("abc")), Free("C"))]
+    added, freed = ends[0] + ends[1], sum(ends)
+    asked = probe.BlockSizes((1, 8), ("A", "C"))
+    whole = runner.ask(asked, added)
+    assert whole["after"] == "add C “a b c”"
+    assert [row["entries"] for row in whole["rows"]] == [8, 2]
+    assert [runner.ask(asked, step) == whole for step in range(ends[0], added)] == [False] + [True] * (ends[1] - 1)
+    # C is there when the first of its blocks has gone, and no more when the operation is over.
+    assert runner.ask(asked, added + 1) == {"refused": "There is no sequence C after “free C”."}
+    assert runner.ask(probe.BlockSizes((1,), ("A", "A")), freed)["rows"][0]["entries"] == 5
+
+
 @pytest.mark.parametrize(("profile", "num_blocks"), [("vllm-v0", 7), ("vllm-v1", 8)])
 def test_pool_cut_anew_has_the_slots_of_before_and_a_null_block_of_its_own(profile, num_blocks):
     cache = replace(CACHE, profile=profile, num_blocks=num_blocks, block_size=4, host_blocks=3)
@@ -183,7 +197,9 @@ def test_block_size_that_the_run_does_not_fit_is_refused():
     assert runner.ask(probe.BlockSizes((0,), ("A", "B")), last) == {
         "refused": "block_size is 0; here it may be 1 to 256."
     }
-    assert runner.ask(probe.BlockSizes((1,), ("A", "Z")), last) == {"refused": "There is no sequence Z at this step."}
+    assert runner.ask(probe.BlockSizes((1,), ("A", "Z")), last) == {
+        "refused": "There is no sequence Z after “add B “x y z””."
+    }
 
 
 def state(size: int, **tokens: str) -> Snapshot:

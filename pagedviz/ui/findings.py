@@ -151,7 +151,10 @@ def _block_sizes(answer: Answer) -> None:
         config={"displayModeBar": False},
         alt="Wasted slots, tokens of a common prefix in full blocks, table entries and copies by block size",
     )
-    st.caption(f"Hit: tokens of {other} that a full block of {one} holds too, from the first block on.")
+    st.caption(
+        f"Counted after “{plain(answer['after'])}”. "
+        f"Hit: tokens of {other} that a full block of {one} holds too, from the first block on."
+    )
     text_table(
         "Counts by block size",
         (

@@ -17,14 +17,19 @@ from pagedviz.scenario import RANGES, CacheConfig
 
 
 def answer(asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
-    """A row of counts for each block size, and the largest distance from dense attention on the way."""
-    for seq_id in asked.pair:
-        if seq_id not in moment.snapshot.tokens:
-            raise Refused(f"There is no sequence {seq_id} at this step.")
+    """A row of counts for each block size, and the largest distance from dense attention on the way.
+
+    `after` is the operation at whose end they are counted, the one that the moment lies in: in between, blocks of
+    another size take other steps, so there is no state to compare.
+    """
     for size in asked.sizes:
         whole_number("block_size", size, *RANGES["block_size"])
     rows = [_row(size, asked, moment) for size in asked.sizes]
-    return {"pair": list(asked.pair), "tolerance": TOLERANCE, "rows": rows}
+    return {"pair": list(asked.pair), "after": _after(moment), "tolerance": TOLERANCE, "rows": rows}
+
+
+def _after(moment: Moment) -> str:
+    return str(moment.scenario.ops[-1]) if moment.scenario.ops else ""
 
 
 def _row(size: int, asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
@@ -35,6 +40,9 @@ def _row(size: int, asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
     if refused:
         raise Refused(f"With blocks of {size}, the pool is too small for “{refused[0]}”.")
     state = played[-1][0].snapshot if played else runner.player.base
+    for seq_id in asked.pair:
+        if seq_id not in state.tokens:
+            raise Refused(f"There is no sequence {seq_id} after “{_after(moment)}”.")
     copies = sum(isinstance(happening.event, BlockCopied) for happening, _ in played)
     used = memory(state)
     return {
