@@ -32,21 +32,21 @@ def snapshot_of(data: Data, step: int) -> Snapshot:
     return snapshot
 
 
-def answer(data: Data, asked: Data, wrong: bool = False, nan: bool = False) -> Data:
+def answer(data: Data, asked: Data, wrong: bool = False, nan: bool = False, lost: bool = False) -> Data:
     """The answer to what the lens asks of a run. `wrong` spoils one value in the cache, as a wrong write would; `nan`
-    makes the first block's keys NaN."""
+    makes the first block's keys NaN, `lost` the query, as a layer before that gave NaN would."""
     what = tuple(asked[name] for name in ("seq_id", "layer", "head", "num_splits"))
     snapshot = snapshot_of(data, asked["step"])
-    key = json.dumps([what, snapshot.to_json(), wrong, nan])
+    key = json.dumps([what, snapshot.to_json(), wrong, nan, lost])
     if key not in _answered:
-        _answered[key] = _answer(what, snapshot, wrong, nan)
+        _answered[key] = _answer(what, snapshot, wrong, nan, lost)
     return _answered[key]
 
 
 _answered: dict[str, Data] = {}
 
 
-def _answer(what: tuple[Any, ...], snapshot: Snapshot, wrong: bool, nan: bool) -> Data:
+def _answer(what: tuple[Any, ...], snapshot: Snapshot, wrong: bool, nan: bool, lost: bool) -> Data:
     import torch
 
     from pagedviz import probe
@@ -65,7 +65,8 @@ def _answer(what: tuple[Any, ...], snapshot: Snapshot, wrong: bool, nan: bool) -
 
     logged = LoggedSequence(CACHE["num_layers"])
     for at, token in enumerate(tokens):
-        logged.q[layer].append(torch.stack([drawn("q", layer, head, list(tokens[: at + 1])) for head in range(2)]))
+        query = torch.stack([drawn("q", layer, head, list(tokens[: at + 1])) for head in range(2)])
+        logged.q[layer].append(query * torch.nan if lost else query)
         logged.k[layer].append(drawn("k", layer, token, at)[None])
         logged.v[layer].append(drawn("v", layer, token, at)[None])
     shape = (CACHE["num_layers"], snapshot.num_blocks, snapshot.block_size, CACHE["num_kv_heads"], CACHE["head_dim"])

@@ -270,10 +270,11 @@ def page() -> None:
         withheld = st.checkbox("the kernel is busy")
         wrong = st.checkbox("the kernel is wrong")
         nan = st.checkbox("a block is not a number")
+        lost = st.checkbox("the layer before gave NaN")
         late = st.checkbox("reply to the step before")
     asked = (state.get("stage") or {}).get("lens")
     left.write(f"The lens asks: {asked}")
-    found = None if withheld or not asked else lens_answers.answer(data, asked, wrong, nan)
+    found = None if withheld or not asked else lens_answers.answer(data, asked, wrong, nan, lost)
     data["lens"] = asked and {"asked": asked, "answer": found}
     if asked and late:
         data["lens"]["asked"] = asked | {"step": asked["step"] - 1}

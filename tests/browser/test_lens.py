@@ -273,6 +273,25 @@ def test_a_nan_is_called_one(show: Open) -> None:
     now = page.locator(".turn[data-when=now]")
     assert now.locator(".row-score .lane").all_inner_texts()[0] == "NaN"
     assert now.locator(".row-running").inner_text().startswith("m NaN, l NaN")
+    assert now.locator(".row-weight .lane").all_inner_texts()[0] == "NaN"
+    assert page.locator(".turn-labels .row-share").text_content() == "together 1.00"  # dense attention is whole
+    verdict = page.locator(f"{LENS} .verdict")
+    assert verdict.locator(".big").inner_text() == "wrong: not finite"
+    assert "nothing can be compared" in verdict.inner_text()
+
+
+def test_weights_that_are_not_finite_have_no_sum(show: Open) -> None:
+    page = show("lesson", step=STEP)
+    page.get_by_text("the layer before gave NaN").click()
+    opened(page, splits=2)
+    assert page.locator(".turn-labels .row-share").text_content() == "not finite"
+    assert page.locator(".turn .row-share").all_text_contents() == ["Σ NaN"] * 3
+    assert page.locator(".turn[data-when=now] .row-dense .lane").all_inner_texts() == ["NaN"] * 4
+    for _ in range(4):
+        page.keyboard.press("l")
+    settled(page)
+    assert said(page).endswith("split 1 counts NaN and split 2 counts NaN.")
+    assert page.locator(".strip p .quiet").first.inner_text() == "its acc ÷ its l, lse NaN, counts NaN"
 
 
 def test_a_split_without_a_block_says_so_and_weighs_nothing(show: Open) -> None:

@@ -328,9 +328,10 @@ export class Lens {
     if (this.verdict.dataset.state !== state) this.verdict.querySelector(".mark").replaceChildren(icon(PATHS[state]));
     setAttr(this.verdict, "data-state", state);
     setAttr(this.verdict, "role", ok ? "group" : "alert");
-    const found = error === null ? "NaN" : shortNumber(error);
+    const found = error === null ? "not finite" : shortNumber(error);
     setText(this.verdict.firstElementChild.lastElementChild, ok ? found : `wrong: ${found}`);
-    setText(this.verdict.lastElementChild, `largest difference between what the kernel gives and dense attention, tolerance ${tolerance(most)}`);
+    const said = error === null ? "the kernel's numbers or dense attention's are NaN or infinite, so nothing can be compared" : "largest difference between what the kernel gives and dense attention";
+    setText(this.verdict.lastElementChild, `${said}, tolerance ${tolerance(most)}`);
   }
 
   destroy() {

@@ -55,7 +55,9 @@ function summedWords({ m, l, shrink }) {
   return `the maximum grew to ${shortly(m)}, so what was summed is scaled by ${factor(shrink)}`;
 }
 
+// How much each split counts in the join; NaN for all when one that read a block has no finite lse.
 export const shares = (answer) => {
+  if (answer.splits.some(({ turns, lse }) => turns.length && lse === null)) return answer.splits.map(() => NaN);
   const largest = Math.max(...answer.splits.map(({ lse }) => lse ?? -Infinity));
   const raw = answer.splits.map(({ lse }) => (lse === null ? 0 : 2 ** (lse - largest)));
   const total = raw.reduce((sum, value) => sum + value, 0);

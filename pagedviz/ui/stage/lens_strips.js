@@ -18,7 +18,7 @@ export function stripsOf(scene) {
     const parts = answer.splits.map(({ out, lse, turns }, split) => ({
       key: `split${split}`,
       name: several ? `split ${split + 1}` : "acc ÷ l",
-      note: !several ? "what the kernel gives" : `${turns.length ? "its acc ÷ its l" : "no block"}, lse ${inPowers(lse)}${stop.kind === "join" ? `, counts ${shortly(counted[split])}` : ""}`,
+      note: !several ? "what the kernel gives" : `${turns.length ? "its acc ÷ its l" : "no block"}, lse ${turns.length ? shortly(lse) : inPowers(lse)}${stop.kind === "join" ? `, counts ${shortly(counted[split])}` : ""}`,
       values: out,
     }));
     if (!several) return [{ ...parts[0], values: answer.out }, dense];

@@ -8,6 +8,9 @@ const WIDE = 8; // lanes; of more, a lane's number is in its tip only
 const LEFT = "2^(s − m)";
 const leftNames = { divide: "2^(s − m) ÷ l", join: "joined weight" };
 
+// A number that is not finite came as null, and makes the sum NaN.
+const together = (weights) => weights.reduce((sum, weight) => sum + (weight ?? NaN), 0);
+
 export function makeTurns(onTurn) {
   const label = (name, text) => h("span", { class: `row-${name}` }, text);
   const labels = h(
@@ -32,8 +35,8 @@ export function drawTurns(ui, scene) {
   setAttr(ui.node, "data-padded", answer.lanes > size ? "" : null);
   setAttr(ui.node, "data-splits", answer.splits.length > 1 ? "" : null);
   setText(ui.labels.querySelector(".row-weight"), leftNames[stop.kind] ?? LEFT);
-  const total = answer.dense.weights.reduce((sum, weight) => sum + weight, 0);
-  setText(ui.labels.querySelector(".row-share"), `together ${shortly(total)}`);
+  const total = together(answer.dense.weights);
+  setText(ui.labels.querySelector(".row-share"), Number.isFinite(total) ? `together ${shortly(total)}` : "not finite");
   const most = Math.max(...answer.dense.weights);
   const counted = shares(answer);
   const columns = stops.map((place, index) => ({ place, index })).filter(({ place }) => place.kind === "turn" || place.kind === "empty");
@@ -71,10 +74,11 @@ function makeColumn(place) {
 }
 
 // What remains of a lane in the sum as it stands: scaled to the newest maximum of its split, at the end divided by l.
-function remaining(scene, { split }, score) {
+// Null for a masked lane and for what is not summed yet.
+function remaining(scene, { split }, position, score) {
   const newest = newestTurn(scene, split, "running");
-  if (score === null || !newest) return null;
-  const weight = 2 ** (score - newest.m);
+  if (position === null || !newest) return null;
+  const weight = 2 ** ((score ?? NaN) - (newest.m ?? NaN));
   const { kind } = scene.stop;
   return kind === "divide" ? weight / newest.l : kind === "join" ? (weight / newest.l) * scene.counted[split] : weight;
 }
@@ -94,8 +98,8 @@ function drawColumn(node, place, index, scene) {
   const first = turn.logical_block * answer.block_size;
   const lanes = Array.from({ length: answer.block_size }, (_, lane) => {
     const at = turn.positions[lane];
-    const is = first + lane < answer.seq_len ? answer.dense.weights[first + lane] : null;
-    const left = isKnown("running") ? remaining(scene, place, turn.scores[lane]) : null;
+    const is = first + lane < answer.seq_len ? (answer.dense.weights[first + lane] ?? NaN) : null;
+    const left = isKnown("running") ? remaining(scene, place, at, turn.scores[lane]) : null;
     const parts = [at === null ? "masked: its score is −∞, and neither its key nor its value is loaded" : `position ${at}, “${tokens[at]}”`];
     if (at !== null && isKnown("scores")) parts.push(`score ${shortly(turn.scores[lane])}`);
     if (left !== null) parts.push(`${leftNames[stop.kind] ?? LEFT} ${shortly(left)}`);
@@ -117,7 +121,7 @@ function drawColumn(node, place, index, scene) {
   drawLanes(weight, lanes, (cell, { left, tip }) => drawBar(cell, left, isWeight ? most : 1, tip));
   drawLanes(dense, lanes, (cell, { is }) => drawBar(cell, is, most, is === null ? null : `dense weight ${shortly(is)}`));
   const end = Math.min(first + answer.block_size, answer.seq_len);
-  setText(share, `Σ ${shortly(answer.dense.weights.slice(first, end).reduce((sum, value) => sum + value, 0))}`);
+  setText(share, `Σ ${shortly(together(answer.dense.weights.slice(first, end)))}`);
   setText(running.children[0], isKnown("running") ? `m ${shortly(turn.m)}, l ${shortly(turn.l)}` : "");
   setText(running.children[1], !isKnown("running") || turn.shrink === null ? "" : turn.shrink === 1 ? "the old keeps its scale" : `the old × ${shortly(turn.shrink)}`);
 }
@@ -130,5 +134,5 @@ function drawBar(cell, value, whole, tip) {
   setText(cell, value === null ? "" : shortly(value).replace(/^0\./, "."));
   setAttr(cell, "data-tip", tip);
   setAttr(cell, "data-bar", value === null ? null : "");
-  cell.style.setProperty("--share", value === null || !whole ? 0 : Math.max(0, Math.min(1, value / whole)));
+  cell.style.setProperty("--share", !Number.isFinite(value) || !whole ? 0 : Math.max(0, Math.min(1, value / whole)));
 }
