@@ -123,10 +123,18 @@ def to_json(scenario: Scenario, backend: str, steps: Sequence[tuple[Step, Snapsh
     }
 
 
-def parse(source: str | bytes) -> tuple[Scenario, list[Any]]:
-    """Read a trace from JSON text: the scenario that made it, and its recorded steps as plain data.
+@dataclass(frozen=True)
+class Claims:
+    """What a trace says of its run, as plain data that may be anything: "ok" of it all, and each step."""
 
-    The steps are only claims until they have been computed again. Raises ScenarioError with one clear sentence.
+    ok: Any
+    steps: list[Any]
+
+
+def parse(source: str | bytes) -> tuple[Scenario, Claims]:
+    """Read a trace from JSON text: the scenario that made it, and what it says of the run.
+
+    These are only claims until all has been computed again. Raises ScenarioError with one clear sentence.
     """
     try:
         data = json.loads(source)
@@ -140,4 +148,4 @@ def parse(source: str | bytes) -> tuple[Scenario, list[Any]]:
         )
     if not isinstance(data.get("steps"), list):
         raise scenarios.ScenarioError('the trace has no list of "steps"')
-    return scenarios.from_json(data.get("scenario")), data["steps"]
+    return scenarios.from_json(data.get("scenario")), Claims(data.get("ok"), data["steps"])

@@ -100,9 +100,10 @@ def test_run_is_good_when_every_step_is_checked_and_good(last, ok):
 def test_trace_gives_back_the_scenario_that_made_it():
     taken = happenings()
     written = trace.to_json(RUN, "b", [(Step.of(happening), happening.snapshot, GOOD) for happening in taken])
-    scenario, steps = trace.parse(json.dumps(written))
+    scenario, claims = trace.parse(json.dumps(written))
     assert scenario == RUN
-    assert [step["event"]["kind"] for step in steps] == [happening.event.kind for happening in taken]
+    assert claims.ok is True
+    assert [step["event"]["kind"] for step in claims.steps] == [happening.event.kind for happening in taken]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pagedviz import trace
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import Player
 from pagedviz.scenario import Add, CacheConfig, Op, Scenario, ScenarioError
+from pagedviz.trace import Claims
 from pagedviz.ui import address
 
 START = Scenario(
@@ -26,13 +27,13 @@ UNKNOWN_TOKEN = "…"  # a dry run knows which slot a generated token takes, not
 @dataclass
 class OwnRun:
     """`name` changes when another run takes the stage; growing and undoing keep it, and so the learner's step.
-    `recorded` holds the steps of an uploaded trace, which are only claims until they are computed again."""
+    `claims` are those of an uploaded trace, until all of it is computed again."""
 
     scenario: Scenario = START
     undone: list[tuple[Scenario, str]] = field(default_factory=list)
     number: int = 0
     message: str = ""
-    recorded: list[Any] = field(default_factory=list)
+    claims: Claims | None = None
 
     @property
     def name(self) -> str:
@@ -74,27 +75,27 @@ class OwnRun:
         """Take a scenario or a trace, as text; a trace is computed again and compared."""
         try:
             if b'"pagedviz_trace"' in (source.encode() if isinstance(source, str) else source)[:200]:
-                loaded, recorded = trace.parse(source)
+                loaded, claims = trace.parse(source)
             else:
-                loaded, recorded = scenarios.parse(source), []
+                loaded, claims = scenarios.parse(source), None
         except ScenarioError as error:
             self.message = f"Not loaded: {error}."
             return
         self._take(loaded, new_stage=True)
-        self.recorded = recorded
+        self.claims = claims
 
     def undo(self) -> None:
         if self.undone:
             self.scenario, name = self.undone.pop()
             self.number += name != self.name
-            self.message, self.recorded = "", []
+            self.message, self.claims = "", None
             self.write_address()
 
     def _take(self, changed: Scenario, new_stage: bool) -> None:
         if changed != self.scenario:
             self.undone.append((self.scenario, self.name))
         self.number += new_stage
-        self.scenario, self.message, self.recorded = changed, "", []
+        self.scenario, self.message, self.claims = changed, "", None
         self.write_address()
 
     def write_address(self) -> None:

@@ -14,7 +14,7 @@ from pagedviz.engine.policies import PROFILES
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.scenario import Add, Append, Fork, Free, Generate, Op, Reload, Spill
-from pagedviz.trace import Check
+from pagedviz.trace import Check, Claims
 from pagedviz.ui import address, compute, run_panel
 from pagedviz.ui.address import plain
 from pagedviz.ui.own_run import OwnRun, own_run
@@ -51,8 +51,8 @@ def _controls(own: OwnRun, view: RunView, run: ComputedRun) -> None:
     with st.container():
         if own.message:
             st.warning(plain(own.message))
-        if own.recorded:
-            _compare(own, view, run)
+        if own.claims:
+            _compare(own.claims, view, run)
     state = own.state()
     names = list(state.tokens)
     _add(own)
@@ -185,20 +185,31 @@ def _upload(own: OwnRun) -> None:
         )
 
 
-def _compare(own: OwnRun, view: RunView, run: ComputedRun) -> None:
+def _compare(claims: Claims, view: RunView, run: ComputedRun) -> None:
     """An uploaded trace is a claim: how much of it was computed here again, and came out the same."""
-    computed = min(max(0, len(run.checks) - 1), len(view.steps))
-    recorded = own.recorded[:computed]
+    said, same = compared(claims, view, run)
+    show = st.info if same is None else st.success if same else st.warning
+    show(said)
+
+
+def compared(claims: Claims, view: RunView, run: ComputedRun) -> tuple[str, bool | None]:
+    """A sentence or two, and whether all is as the trace says; None while it is still being computed."""
     checks = view.checks(run)
+    computed = min(max(0, len(run.checks) - 1), len(view.steps))
     same = sum(
         _as_computed(claim, {**step.to_json(), "snapshot": view.snapshot(k).to_json()}, checks[k])
-        for k, (claim, step) in enumerate(zip(recorded, view.steps, strict=False), 1)
+        for k, (claim, step) in enumerate(zip(claims.steps[:computed], view.steps, strict=False), 1)
     )
-    show = st.success if same == len(own.recorded) == len(view.steps) else st.info
-    show(
-        f"The trace has {len(own.recorded)} steps, its run {len(view.steps)}; {computed} were computed here again, and "
+    said = (
+        f"The trace has {len(claims.steps)} steps, its run {len(view.steps)}; {computed} were computed here again, and "
         f"{same} came out the same."
     )
+    if not run.done or run.failed:
+        return said, None
+    ok = all(check is not None and check.ok for check in checks)
+    claimed = plain(scenarios.show(claims.ok))
+    said += f" Of the whole it says “ok” is {claimed}, and here it is {scenarios.show(ok)}."
+    return said, claims.ok is ok and same == len(claims.steps) == len(view.steps)
 
 
 def _as_computed(claim: Any, step: dict[str, Any], check: Check | None) -> bool:
