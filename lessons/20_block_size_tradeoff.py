@@ -60,7 +60,7 @@ def lesson(run: Run) -> Iterator[Page]:
         f"C arrives next, and its first {common} words are A's. An engine may find such a **prefix** in its cache and not "
         "compute it again. It looks for whole blocks only: those that both sequences have full, from the first on, with "
         "equal tokens.\n\n"
-        "The cache that does so is another lesson's; here every word is computed, and we count what it could have found.",
+        "That cache is the lesson *Prefix caching*; here every word is computed, and we count what it could have found.",
         Question(
             "C arrives. How many of its tokens lie in full blocks equal to A's, with blocks of 4?",
             answer=lambda after: int(_row(after)["hit"]),

@@ -118,8 +118,8 @@ class Run:
         self._player = Player(cache, seed, _no_model)
         self.state = self._player.base
 
-    def add(self, seq_id: str, text: str | Sequence[Token]) -> None:
-        self._do(Add(seq_id, _tokens(text)))
+    def add(self, seq_id: str, text: str | Sequence[Token], salt: str | None = None) -> None:
+        self._do(Add(seq_id, _tokens(text), salt))
 
     def append(self, seq_id: str, text: str | Sequence[Token]) -> None:
         self._do(Append(seq_id, _tokens(text)))

@@ -114,3 +114,15 @@ class Orders(Probe):
 
     waiting: tuple[str, ...]
     page_size: int
+
+
+@dataclass(frozen=True)
+class UnchainedHit(Probe):
+    """What a sequence would get if a full block were found by its own tokens alone, whatever stands before them.
+
+    The block is `other`'s at the same place, `logical_block`, with the same tokens behind other ones.
+    """
+
+    seq_id: str
+    other: str
+    logical_block: int

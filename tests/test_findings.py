@@ -126,6 +126,23 @@ def test_block_sizes_are_a_figure_and_a_row_each(run):
     assert len(app.get("plotly_chart")) == 1
 
 
+def test_hit_without_the_chain_is_wrong_from_the_second_layer_on_and_red():
+    runner = Runner(CACHE, 7)
+    last = sum(1 for op in (OPS[0], Add("D", tuple("xyzwefgh!"))) for _ in runner.perform(op))
+    answer, app = found((runner, last), probe.UnchainedHit("D", "A", 1))
+    first, second = table(app)
+    assert first[:3] == ["layer 0", "0", "0"]
+    assert second == ["layer 1", *(f"{answer['layers'][1][name]:.2g}" for name in ("k_error", "v_error", "out_error"))]
+    assert f"A's block {answer['block']} in the place of D's own {answer['own_block']}" in app.caption[0].value
+    assert "from position 8 on" in app.caption[0].value
+    assert app.error[0].value == (
+        f"**Such a hit is wrong:** attention is off by {answer['max_error']:.2g}; the tolerance is 1e-05."
+    )
+    right = shown(probe.UnchainedHit("D", "A", 1), {**answer, "max_error": 0.0, "ok": True})
+    assert not right.error
+    assert right.success[0].value.startswith("**Such a hit would be right:**")
+
+
 def recorded(monkeypatch, tmp_path, *rows):
     monkeypatch.setattr(measurements, "MEASURED", tmp_path / "none.json")
     monkeypatch.setattr(measurements, "RECORDED", tmp_path / "recorded.json")

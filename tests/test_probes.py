@@ -6,14 +6,16 @@ from dataclasses import replace
 import pytest
 import torch
 
+import kernels
 from pagedviz import probe
+from pagedviz.engine import block_hash
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.probe import Probe
 from pagedviz.runtime.probes import block_sizes, flash_and_paged, lens
 from pagedviz.runtime.probes.newest import newest
 from pagedviz.runtime.runner import Runner
 from pagedviz.scenario import Add, Append, Fork, Free, Spill
-from tests.runner_cases import TINY, same_bits
+from tests.runner_cases import TINY, Played, same_bits
 
 CACHE = replace(TINY, num_blocks=16)
 WORDS = tuple("abcdefghijk")
@@ -91,6 +93,7 @@ def test_lens_shows_up_to_eight_splits_of_up_to_64_blocks(run, monkeypatch):
         probe.Bandwidth(),
         probe.Radix(4),
         probe.Orders(("A", "B"), 1),
+        probe.UnchainedHit("A", "B", 1),
     ],
 )
 def test_every_probe_survives_json_and_can_be_a_key(asked):
@@ -200,6 +203,90 @@ def test_block_size_that_the_run_does_not_fit_is_refused():
     assert runner.ask(probe.BlockSizes((1,), ("A", "Z")), last) == {
         "refused": "There is no sequence Z after “add B “x y z””."
     }
+
+
+# --- a hit without the chain ---
+
+UNCHAINED = probe.UnchainedHit("D", "A", 1)
+BEHIND_ANOTHER_PREFIX = (Add("A", tuple("abcde")), Add("X", tuple("xyz")), Add("D", tuple("xycdefg")))
+
+
+def ask(asked, *ops, **cache):
+    runner = Runner(replace(CACHE, **cache), 0)
+    last = sum(1 for op in ops for _ in runner.perform(op))
+    return runner, last, runner.ask(asked, last)
+
+
+def test_block_behind_another_prefix_is_right_in_the_first_layer_only():
+    runner, last, found = ask(UNCHAINED, *BEHIND_ANOTHER_PREFIX)
+    first, second = found["layers"]
+    assert (first["k_error"], first["v_error"]) == (0.0, 0.0)
+    assert 0 < first["out_error"] <= found["tolerance"]
+    for name, what in (("k_error", "k"), ("v_error", "v")):
+        rows = [torch.stack(getattr(runner.log.sequences[seq_id], what)[1][2:4]) for seq_id in "DA"]
+        assert second[name] == float((rows[0] - rows[1]).abs().max()) > 0.1
+    assert second["out_error"] == found["max_error"] > 0.01
+    assert (found["equal_layers"], found["first_behind"], found["ok"]) == (1, 4, False)
+    state = runner.recording.at(last).snapshot
+    assert (found["block"], found["own_block"]) == (state.block_tables["A"][1], state.block_tables["D"][1])
+
+
+@pytest.mark.parametrize("profile", ["vllm-v0", "vllm-v1"])
+def test_unchained_hit_is_what_a_cache_with_a_hash_of_the_tokens_alone_computes(monkeypatch, profile):
+    """With three layers, so that what the wrong block does to the tokens behind it is cached and attended to."""
+    cache = {"num_layers": 3, "profile": profile, "prefix_caching": True}
+    right, _, found = ask(UNCHAINED, *BEHIND_ANOTHER_PREFIX, **cache)
+    real = block_hash.block_hash
+    monkeypatch.setattr(block_hash, "block_hash", lambda parent, tokens, salt: real(b"", tokens, salt))
+    monkeypatch.setattr(block_hash, "same_content", lambda one, other: True)
+    wrong = Played(*BEHIND_ANOTHER_PREFIX, cache=replace(CACHE, **cache))
+    assert wrong.state.block_tables["D"][1] == wrong.state.block_tables["A"][1]
+    given, own = wrong.runner.log.sequences["D"], right.log.sequences["D"]
+    for layer, row in enumerate(found["layers"]):
+        outs = [
+            kernels.dense_attention(torch.stack(logged.q[layer][4:]), *logged.stacked_kv(layer))
+            for logged in (given, own)
+        ]
+        assert row["out_error"] == pytest.approx(float((outs[0] - outs[1]).abs().max()), abs=1e-5)
+        assert row["k_error"] == float((given.stacked_kv(layer)[0] - own.stacked_kv(layer)[0])[2:4].abs().max())
+    assert found["equal_layers"] == 1
+    assert [row["out_error"] > 0.01 for row in found["layers"]] == [False, True, True]
+
+
+def test_unchained_hit_leaves_the_moments_cache_as_it_was():
+    runner, last, found = ask(UNCHAINED, *BEHIND_ANOTHER_PREFIX)
+    moment = runner.recording.at(last)
+    before = [moment.kv.k.clone(), moment.kv.v.clone()]
+    assert runner.ask(UNCHAINED, last) == found
+    assert same_bits(before, [moment.kv.k, moment.kv.v])
+
+
+NOT_BEHIND = "logical_block is {}; it must be full in D and in A, and D must go on behind it."
+
+
+@pytest.mark.parametrize(
+    ("d", "logical_block", "sentence"),
+    [
+        ("xycde", 0, "Logical block 0 of D and that of A hold different tokens."),
+        ("xycdef", 2, NOT_BEHIND.format(2)),  # A's third block has one token
+        ("xycd", 1, NOT_BEHIND.format(1)),  # all but the last token may hit
+        ("xycde", -1, NOT_BEHIND.format(-1)),
+        ("xycde", True, NOT_BEHIND.format(True)),
+        ("xycde", "1", NOT_BEHIND.format("'1'")),
+        ("xydce", 1, "Logical block 1 of D and that of A hold different tokens."),
+        ("abcde", 1, "D and A begin with the same tokens up to there: such a hit is right."),
+    ],
+)
+def test_hit_that_would_not_be_wrong_or_not_be_one_is_refused(d, logical_block, sentence):
+    *_, found = ask(probe.UnchainedHit("D", "A", logical_block), Add("A", tuple("abcde")), Add("D", tuple(d)))
+    assert found == {"refused": sentence}
+
+
+def test_unchained_hit_of_who_is_not_on_the_device_is_refused():
+    *_, found = ask(UNCHAINED, *BEHIND_ANOTHER_PREFIX, Spill("A"))
+    assert found["refused"].startswith("A is not on the device")
+    *_, found = ask(replace(UNCHAINED, other="Z"), *BEHIND_ANOTHER_PREFIX)
+    assert found["refused"] == "There is no sequence Z at this step; there is A, X, D."
 
 
 def state(size: int, **tokens: str) -> Snapshot:

@@ -185,6 +185,25 @@ def _block_sizes(answer: Answer) -> None:
     _verdict({"max_error": worst, "ok": worst <= answer["tolerance"]})
 
 
+def _unchained_hit(answer: Answer) -> None:
+    """How wrong a hit by a block's own tokens alone would be, layer by layer."""
+    who, other = plain(answer["seq_id"]), plain(answer["other"])
+    st.caption(
+        f"{other}'s block {answer['block']} in the place of {who}'s own {answer['own_block']}, and attention over it "
+        f"from position {answer['first_behind']} on. How far each is from what is right for {who}, at most:"
+    )
+    rows = [
+        (f"layer {i}", *(f"{layer[name]:.2g}" for name in ("k_error", "v_error", "out_error")))
+        for i, layer in enumerate(answer["layers"])
+    ]
+    text_table("A hit without the chain by layer", ("", "K of the block", "V of the block", "attention"), rows)
+    found = f"attention is off by {answer['max_error']:.2g}; the tolerance is {answer['tolerance']:.0e}."
+    if answer["ok"]:
+        st.success(f"**Such a hit would be right:** {found}", icon=":material/check:")
+    else:
+        st.error(f"**Such a hit is wrong:** {found}", icon=":material/close:")
+
+
 def _who(answer: Answer) -> str:
     return f"{plain(answer['seq_id'])}'s newest token, layer {answer['layer']}, query head {answer['head']}"
 
@@ -207,4 +226,5 @@ SHOWN: dict[type[Probe], Callable[[Answer], None]] = {
     probe.Lens: _lens,
     probe.Orders: radix_found.show_orders,
     probe.Radix: radix_found.show_tree,
+    probe.UnchainedHit: _unchained_hit,
 }

@@ -16,6 +16,7 @@ from pagedviz.runtime.probes import (
     orders,
     radix,
     too_large,
+    unchained_hit,
 )
 from pagedviz.runtime.probes.newest import Refused
 from pagedviz.runtime.recording import Moment
@@ -57,4 +58,5 @@ ANSWERS: dict[type[Probe], Callable[[Any, Moment], dict[str, Any]]] = {
     probe.Lens: lens.answer,
     probe.Orders: orders.answer,
     probe.Radix: radix.answer,
+    probe.UnchainedHit: unchained_hit.answer,
 }
