@@ -4,8 +4,9 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
+from pagedviz import request_formula
 from pagedviz.engine import events
-from pagedviz.engine.events import Event
+from pagedviz.engine.events import Event, Write
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.scenario import CacheConfig
 
@@ -55,11 +56,13 @@ def lines(
                 f"     = block_table[{event.position // size}] × {size} + {event.offset}",
                 f"     = {event.block} × {size} + {event.offset} = {event.slot}",
             ]
-        case events.TokensWritten():
+        case events.TokensWritten() | events.BatchWritten():
+            several = len(event.writes) > 1
+            runs = [f"{w.seq_id} " * several + run for w in event.writes for run in _runs(w, size)]
             return [
                 "slot = block_table[position // block_size]",
                 "       × block_size + position % block_size",
-                *_runs(event, size),
+                *_first(runs),
             ]
         case events.WriteStopped():
             return [f"ref_count[{event.block}] = {event.ref_count} > 1", "so copy first, then write"]
@@ -85,21 +88,29 @@ def lines(
             return [f"device {event.block} → host {event.host_block}", f"bytes = {_bytes(cache)}"]
         case events.BlockReloaded():
             return [f"host {event.host_block} → device {event.block}", f"bytes = {_bytes(cache)}"]
+    of_request = request_formula.lines(cache, before, event, after)
+    if of_request:
+        return of_request
     numbers = {name: value for name, value in (refused or {}).items() if isinstance(value, int)}
     return [f"{name} = {value}" for name, value in numbers.items()]
 
 
-def _runs(event: events.TokensWritten, size: int) -> list[str]:
-    """Positions and slots, a line for each block that they lie in, or for the first few."""
-    end = event.position + len(event.slots)
-    starts = range((event.position // size + 1) * size, end, size)
+def _runs(write: Write, size: int) -> list[str]:
+    """Positions and slots, a line for each block that they lie in."""
+    end = write.position + len(write.slots)
+    starts = range((write.position // size + 1) * size, end, size)
     lines = []
-    for first, stop in itertools.pairwise([event.position, *starts, end]):
-        slots = event.slots[first - event.position : stop - event.position]
+    for first, stop in itertools.pairwise([write.position, *starts, end]):
+        slots = write.slots[first - write.position : stop - write.position]
         lines.append(f"{_span(first, stop - 1)} → block {slots[0] // size}, slot {_span(slots[0], slots[-1])}")
-    if len(lines) > MOST_RUNS:
-        lines[MOST_RUNS - 1 :] = [f"and {len(lines) - MOST_RUNS + 1} more blocks"]
     return lines
+
+
+def _first(lines: list[str]) -> list[str]:
+    """All lines, or the first few of many."""
+    if len(lines) <= MOST_RUNS:
+        return lines
+    return [*lines[: MOST_RUNS - 1], f"and {len(lines) - MOST_RUNS + 1} more blocks"]
 
 
 def _span(first: int, last: int) -> str:

@@ -21,7 +21,21 @@ from pagedviz.engine.events import Event, Token
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import Player
 from pagedviz.probe import Answer, Probe
-from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Op, Reload, Scenario, ScenarioError, Spill
+from pagedviz.scenario import (
+    Abort,
+    Add,
+    Append,
+    CacheConfig,
+    EngineSteps,
+    Fork,
+    Free,
+    Op,
+    Reload,
+    Scenario,
+    ScenarioError,
+    Spill,
+    Submit,
+)
 
 LESSONS = Path(__file__).parent.parent / "lessons"
 
@@ -139,6 +153,25 @@ class Run:
     def num_hit_tokens(self, tokens: Sequence[Token]) -> int:
         """Tokens of a prompt that lie in cached blocks now. Looking changes nothing."""
         return len(self._player.manager.longest_prefix(tokens)) * self.cache.block_size
+
+    def submit(
+        self,
+        seq_id: str,
+        text: str | Sequence[Token],
+        *,
+        says: str | Sequence[Token],
+        priority: int = 0,
+        salt: str | None = None,
+    ) -> None:
+        """A request whose outputs are given: a lesson is planned without the model."""
+        outputs = _tokens(says)
+        self._do(Submit(seq_id, _tokens(text), len(outputs), outputs, priority, salt))
+
+    def step(self, num_steps: int = 1) -> None:
+        self._do(EngineSteps(num_steps))
+
+    def abort(self, seq_id: str) -> None:
+        self._do(Abort(seq_id))
 
     def _do(self, op: Op) -> None:
         self.ops.append(op)

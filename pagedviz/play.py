@@ -11,11 +11,25 @@ from typing import Any
 
 from pagedviz.engine import invariants
 from pagedviz.engine.block_manager import BlockManager
-from pagedviz.engine.errors import CacheError
+from pagedviz.engine.errors import CacheError, DuplicateSequence, OwnedByRequest
 from pagedviz.engine.events import Event, OperationRefused, Token
-from pagedviz.engine.policies import PROFILES, Profile
+from pagedviz.engine.policies import PROFILES, Profile, policy
+from pagedviz.engine.scheduler import Scheduler
 from pagedviz.engine.snapshot import Snapshot
-from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Generate, Op, Reload, Spill
+from pagedviz.scenario import (
+    Abort,
+    Add,
+    Append,
+    CacheConfig,
+    EngineSteps,
+    Fork,
+    Free,
+    Generate,
+    Op,
+    Reload,
+    Spill,
+    Submit,
+)
 
 PROJECT = Path(__file__).parent.parent
 
@@ -50,7 +64,7 @@ class Happening:
 
 
 class Player:
-    """One block manager, driven by operations.
+    """One block manager and its scheduler, driven by operations.
 
     `sample(seq_id)` returns the model's next token of a sequence; it is called only after every earlier happening has
     been taken from the iterator, so whoever consumes it may compute that token from what has happened.
@@ -71,35 +85,40 @@ class Player:
             report=self._record,
             prefix_caching=cache.prefix_caching,
         )
-        self.base = self._before = self.manager.snapshot()
+        self.scheduler = Scheduler(self.manager, cache.scheduler, self._record)
+        self.base = self._before = self.scheduler.snapshot()
 
     def perform(self, op: Op) -> Iterator[Happening]:
         """Play one operation. A refused one yields a single `OperationRefused`, and the state is as it was."""
         op_index, self.num_ops = self.num_ops, self.num_ops + 1
-        self.manager.engine_step = self.num_ops
+        self.manager.engine_step += 1
         start = self._before
         try:
-            if isinstance(op, Generate):
-                self.manager.reserve(op.seq_id, op.num_tokens)
-                yield from self._take(op, op_index)
-                for _ in range(op.num_tokens):
-                    self.manager.append(op.seq_id, [self._sample(op.seq_id)])
-                    yield from self._take(op, op_index)
-            else:
-                self._call(op)
+            for _ in self._play(op):
                 yield from self._take(op, op_index)
         except CacheError as error:
             yield from self._take(op, op_index)  # nothing, unless the manager broke its word
             self._before = start  # judged against the state before the operation, not before its last change
-            self._reported.append((OperationRefused(str(op)), self.manager.snapshot(), _raised_at(error)))
+            self._reported.append((OperationRefused(str(op)), self.scheduler.snapshot(), _raised_at(error)))
             yield from self._take(op, op_index, refused=error.to_json())
 
-    def _call(self, op: Op) -> None:
+    def _play(self, op: Op) -> Iterator[None]:
+        """Do an operation, and pause wherever what has happened must be computed before it can go on."""
+        if isinstance(op, Append | Generate | Spill | Reload | Free) and self.scheduler.owns(op.seq_id):
+            raise OwnedByRequest(seq_id=op.seq_id)
+        new = op.seq_id if isinstance(op, Add | Fork) else None
+        if new in self.scheduler.requests:
+            raise DuplicateSequence(seq_id=new)
         match op:
             case Add(seq_id, tokens, salt):
                 self.manager.add(seq_id, tokens, salt)
             case Append(seq_id, tokens):
                 self.manager.append(seq_id, tokens)
+            case Generate(seq_id, num_tokens):
+                self.manager.reserve(seq_id, num_tokens)
+                for _ in range(num_tokens):
+                    self.manager.append(seq_id, [self._sample(seq_id)])
+                    yield
             case Fork(parent, seq_id):
                 self.manager.fork(parent, seq_id)
             case Free(seq_id):
@@ -108,11 +127,39 @@ class Player:
                 self.manager.spill(seq_id)
             case Reload(seq_id):
                 self.manager.reload(seq_id)
+            case Submit(seq_id, tokens, num_tokens, says, priority, salt):
+                self.scheduler.submit(seq_id, tokens, num_tokens, says=says, priority=priority, salt=salt)
+            case Abort(seq_id):
+                self.scheduler.abort(seq_id)
+            case EngineSteps(num_steps):
+                yield from self._run_steps(num_steps)
+        yield
+
+    def _run_steps(self, num_steps: int) -> Iterator[None]:
+        """Schedule, launch, take the outputs; until nothing is left to do, or nothing can be done."""
+        scheduler = self.scheduler
+        for k in range(num_steps):
+            self.manager.engine_step += k > 0
+            scheduler.schedule()
+            yield
+            if not scheduler.scheduled:
+                return
+            scheduler.write()
+            yield
+            scheduler.sampled({seq_id: self._output(seq_id) for seq_id in scheduler.due()})
+            yield
+            if not scheduler.has_work:
+                return
+
+    def _output(self, seq_id: str) -> Token:
+        """A request's next output: given with it, or else the model's."""
+        request = self.scheduler.requests[seq_id]
+        return request.says[len(request.output)] if request.says else self._sample(seq_id)
 
     def _record(self, event: Event) -> None:
         frame = sys._getframe(1)  # the line of the manager that reported
         source = SourceLine(_relative(frame.f_code.co_filename), frame.f_lineno)
-        self._reported.append((event, self.manager.snapshot(), source))
+        self._reported.append((event, self.scheduler.snapshot(), source))
 
     def _take(self, op: Op, op_index: int, refused: dict[str, Any] | None = None) -> Iterator[Happening]:
         reported, self._reported = self._reported, []
@@ -122,9 +169,10 @@ class Player:
 
 
 def profile(cache: CacheConfig) -> Profile:
-    """The cache's profile; "fork": true lets a profile fork that has no fork of its own."""
+    """The cache's profile, with the policies that were chosen otherwise; "fork": true lets any profile fork."""
     chosen = PROFILES[cache.profile]
-    return dataclasses.replace(chosen, fork=chosen.fork or cache.fork)
+    others: dict[str, Any] = {kind: policy(kind, name) for kind, name in cache.policies}
+    return dataclasses.replace(chosen, fork=chosen.fork or cache.fork, **others)
 
 
 def free_queue(cache: CacheConfig, seed: int) -> list[int]:

@@ -11,7 +11,8 @@ from typing import Any
 
 from pagedviz import text
 from pagedviz.engine.events import Token
-from pagedviz.engine.policies import PROFILES
+from pagedviz.engine.policies import POLICIES, PROFILES
+from pagedviz.engine.scheduler import Limits
 
 VERSION = 1
 
@@ -22,6 +23,8 @@ MAX_TOKENS = 1_024  # written by one run, over all sequences
 MAX_TOKEN_CHARACTERS = 64
 MAX_NAME_CHARACTERS = 16
 MAX_SEQUENCES = 256
+MAX_STEPS = 1_000  # of the engine, over all operations
+MAX_PRIORITY = 1_000  # and as much below 0
 RANGES = {  # of the cache's numbers, both ends included; a profile with a null block needs one block more
     "num_blocks": (1, 8_192),
     "block_size": (1, 256),
@@ -31,6 +34,8 @@ RANGES = {  # of the cache's numbers, both ends included; a profile with a null 
     "num_kv_heads": (1, 8),
     "head_dim": (2, 128),
 }
+USUAL_LIMITS = Limits()
+SCHEDULER_RANGES = {"max_num_batched_tokens": (1, 1_024), "max_num_seqs": (1, 256)}
 MAX_CACHE_BYTES = 256 * 2**20  # K and V, all layers, device and host, in float32
 
 
@@ -54,6 +59,18 @@ class CacheConfig:
     scatter: bool = False
     auto_spill: bool = False
     fork: bool = False
+    scheduler: Limits = USUAL_LIMITS
+    policies: tuple[tuple[str, str], ...] = ()  # (kind, name) of those that are not the profile's own, by kind
+
+    def to_json(self) -> dict[str, Any]:
+        """Without the scheduler's limits and the policies where they are the usual ones."""
+        data = dataclasses.asdict(self)
+        if self.scheduler == USUAL_LIMITS:
+            del data["scheduler"]
+        data["policies"] = dict(self.policies)
+        if not self.policies:
+            del data["policies"]
+        return data
 
     @property
     def bytes_per_block(self) -> int:
@@ -158,7 +175,57 @@ class Free:
         return {"free": self.seq_id}
 
 
-Op = Add | Append | Generate | Fork | Spill | Reload | Free
+@dataclass(frozen=True)
+class Submit:
+    """A request waits to be served: a prompt, and how many tokens to generate, greedily; or the words it `says`."""
+
+    seq_id: str
+    tokens: tuple[Token, ...]
+    num_tokens: int
+    says: tuple[Token, ...] = ()
+    priority: int = 0
+    salt: str | None = None
+
+    def __str__(self) -> str:
+        shown = f"submit {self.seq_id} {_quote(self.tokens)}, "
+        shown += f"to say {_quote(self.says)}" if self.says else f"to generate {self.num_tokens}"
+        shown += f", priority {self.priority}" if self.priority else ""
+        return shown + (f", salt {self.salt}" if self.salt is not None else "")
+
+    def to_json(self) -> dict[str, Any]:
+        output: dict[str, Any] = {"says": list(self.says)} if self.says else {"generate": self.num_tokens}
+        priority = {"priority": self.priority} if self.priority else {}
+        salt = {} if self.salt is None else {"salt": self.salt}
+        return {"submit": self.seq_id, "tokens": list(self.tokens), **output, **priority, **salt}
+
+
+@dataclass(frozen=True)
+class EngineSteps:
+    """The engine takes so many steps: each schedules, computes in one launch, and takes the outputs."""
+
+    num_steps: int
+
+    def __str__(self) -> str:
+        return f"{self.num_steps} step{'' if self.num_steps == 1 else 's'}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"step": self.num_steps}
+
+
+@dataclass(frozen=True)
+class Abort:
+    """A request is forgotten, wherever it is."""
+
+    seq_id: str
+
+    def __str__(self) -> str:
+        return f"abort {self.seq_id}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"abort": self.seq_id}
+
+
+Op = Add | Append | Generate | Fork | Spill | Reload | Free | Submit | EngineSteps | Abort
 
 
 def _quote(tokens: tuple[Token, ...]) -> str:
@@ -178,7 +245,7 @@ class Scenario:
         return {
             "pagedviz": VERSION,
             "seed": self.seed,
-            "cache": dataclasses.asdict(self.cache),
+            "cache": self.cache.to_json(),
             "ops": [op.to_json() for op in self.ops],
         }
 
@@ -273,6 +340,8 @@ def cache_from_json(data: Any) -> CacheConfig:
         scatter=switch("scatter"),
         auto_spill=switch("auto_spill"),
         fork=switch("fork"),
+        scheduler=_limits(data.get("scheduler", {})),
+        policies=_policies(data.get("policies", {}), profile),
     )
     if cache.num_heads % cache.num_kv_heads:
         raise ScenarioError(
@@ -288,6 +357,42 @@ def cache_from_json(data: Any) -> CacheConfig:
             "take fewer or smaller blocks, layers or heads"
         )
     return cache
+
+
+def _limits(data: Any) -> Limits:
+    if not isinstance(data, dict):
+        raise ScenarioError(f"cache.scheduler is {show(data)}; it must be an object of settings")
+    default = Limits()
+    _only_known(data, {field.name for field in dataclasses.fields(Limits)}, "cache.scheduler")
+    watermark = data.get("watermark", default.watermark)
+    if isinstance(watermark, bool) or not isinstance(watermark, int | float) or not 0 <= watermark < 1:
+        raise ScenarioError(
+            f"cache.scheduler.watermark is {show(watermark)}; it must be a number from 0 up to, not including, 1"
+        )
+    numbers = {
+        name: _integer(data, name, f"cache.scheduler.{name}", getattr(default, name), low, high)
+        for name, (low, high) in SCHEDULER_RANGES.items()
+    }
+    return Limits(**numbers, watermark=float(watermark))
+
+
+def _policies(data: Any, profile: str) -> tuple[tuple[str, str], ...]:
+    """The choices that differ from the profile's, by kind."""
+    if not isinstance(data, dict):
+        example = '{"victim": "least_urgent"}'
+        raise ScenarioError(f"cache.policies is {show(data)}; it must be an object like {example}")
+    _only_known(data, set(POLICIES), "cache.policies")
+    for kind, name in data.items():
+        names = [function.__name__ for function in POLICIES[kind]]
+        if name not in names:
+            raise ScenarioError(f"cache.policies.{kind} is {show(name)}; it must be one of {', '.join(names)}")
+    chosen = {kind: getattr(PROFILES[profile], kind).__name__ for kind in POLICIES} | data
+    if (chosen["publish"], chosen["duplicates"]) == ("when_scheduled", "collapsed"):
+        raise ScenarioError(
+            "cache.policies.duplicates is collapsed and publish is when_scheduled; a block can be collapsed only when "
+            "it has been computed, so publish must be when_written"
+        )
+    return tuple(sorted((k, name) for k, name in data.items() if name != getattr(PROFILES[profile], k).__name__))
 
 
 def tokens_from_text(source: str, where: str = "text") -> tuple[Token, ...]:
@@ -361,6 +466,28 @@ def _fork(data: Mapping[str, Any], where: str) -> Op:
     return Fork(_name(data["fork"], f"{where}.fork"), _name(data["as"], f"{where}.as"))
 
 
+def _submit(data: Mapping[str, Any], where: str) -> Op:
+    seq_id, tokens = _read_tokens(data, "submit", where)
+    salt = None if data.get("salt") is None else _name(data["salt"], f"{where}.salt", "a salt")
+    priority = _integer(data, "priority", f"{where}.priority", 0, -MAX_PRIORITY, MAX_PRIORITY)
+    if "says" not in data:
+        return Submit(
+            seq_id, tokens, _integer(data, "generate", f"{where}.generate", 1, 1, MAX_TOKENS), (), priority, salt
+        )
+    if "generate" in data:
+        raise ScenarioError(f'{where} (submit {seq_id}) has "says" and "generate"; the words are given or generated')
+    says = data["says"]
+    if isinstance(says, str):
+        says = list(tokens_from_text(says, f"{where}.says"))
+    if not isinstance(says, list) or not says:
+        raise ScenarioError(f"{where}.says is {show(says)}; it must be text or a list of at least one token")
+    return Submit(seq_id, tokens, len(says), _tokens(tuple(says), f"{where}.says"), priority, salt)
+
+
+def _engine_steps(data: Mapping[str, Any], where: str) -> Op:
+    return EngineSteps(_integer(data, "step", f"{where}.step", 1, 1, MAX_STEPS))
+
+
 def _named(make: Callable[[str], Op], verb: str) -> Callable[[Mapping[str, Any], str], Op]:
     return lambda data, where: make(_name(data[verb], f"{where}.{verb}"))
 
@@ -373,6 +500,9 @@ _VERBS: dict[str, tuple[Callable[[Mapping[str, Any], str], Op], tuple[str, ...]]
     "spill": (_named(Spill, "spill"), ()),
     "reload": (_named(Reload, "reload"), ()),
     "free": (_named(Free, "free"), ()),
+    "submit": (_submit, ("text", "tokens", "generate", "says", "priority", "salt")),
+    "step": (_engine_steps, ()),
+    "abort": (_named(Abort, "abort"), ()),
 }
 
 
@@ -380,17 +510,28 @@ def _checked(scenario: Scenario) -> Scenario:
     """The limits that concern the whole run."""
     if len(scenario.ops) > MAX_OPS:
         raise ScenarioError(f"the run has {len(scenario.ops):,} operations; it may have at most {MAX_OPS:,}")
-    written = sum(
-        op.num_tokens if isinstance(op, Generate) else len(op.tokens)
-        for op in scenario.ops
-        if isinstance(op, Add | Append | Generate)
-    )
+    written = sum(_num_tokens(op) for op in scenario.ops)
     if written > MAX_TOKENS:
         raise ScenarioError(f"the run writes {written:,} tokens; it may write at most {MAX_TOKENS:,}")
-    made = sum(isinstance(op, Add | Fork) for op in scenario.ops)
+    steps = sum(op.num_steps for op in scenario.ops if isinstance(op, EngineSteps))
+    if steps > MAX_STEPS:
+        raise ScenarioError(f"the run takes {steps:,} engine steps; it may take at most {MAX_STEPS:,}")
+    made = sum(isinstance(op, Add | Fork | Submit) for op in scenario.ops)
     if made > MAX_SEQUENCES:
         raise ScenarioError(f"the run makes {made:,} sequences; it may make at most {MAX_SEQUENCES:,}")
     return scenario
+
+
+def _num_tokens(op: Op) -> int:
+    """How many tokens an operation may bring into the cache."""
+    match op:
+        case Add() | Append():
+            return len(op.tokens)
+        case Generate():
+            return op.num_tokens
+        case Submit():
+            return len(op.tokens) + op.num_tokens
+    return 0
 
 
 def _name(value: Any, where: str, what: str = "a sequence's name") -> str:

@@ -54,7 +54,8 @@ class Watched(BlockManager):
         assert invariants.broken(self._before, event, after) == []
         for seq in self.sequences.values():
             assert seq.num_on_host == len(seq.host_blocks)
-            assert len(seq.links) <= seq.seq_len // self.block_size
+            known = seq.seq_len + len(seq.awaited) + len(seq.scheduled)
+            assert len(seq.links) <= known // self.block_size
         self.events.append(event)
         self._before = after
 

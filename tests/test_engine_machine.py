@@ -33,11 +33,10 @@ class Memory:
 
     def apply(self, event: Event) -> None:
         match event.kind:
-            case "TokenWritten":
-                self.write(event.block, event.offset, event.token)
-            case "TokensWritten":
-                for slot, token in zip(event.slots, event.tokens, strict=True):
-                    self.write(*divmod(slot, self.block_size), token)
+            case "TokenWritten" | "TokensWritten" | "BatchWritten":
+                for write in event.writes:
+                    for slot, token in zip(write.slots, write.tokens, strict=True):
+                        self.write(*divmod(slot, self.block_size), token)
             case "BlockCopied":
                 self.put("device", event.target, self.at("device", event.source)[: event.num_slots])
             case "BlockSpilled":
@@ -169,7 +168,7 @@ class CacheMachine(RuleBasedStateMachine):
         assert after <= ({"BlockCached", "BlockEvicted", "BlockCollapsed"} if self.prefix_caching else set())
         assert len(of_this_step) == 1
         assert of_this_step[0].kind == ("TokenWritten" if len(tokens) == 1 else "TokensWritten")
-        assert of_this_step[0].tokens == tuple(tokens)
+        assert of_this_step[0].writes[0].tokens == tuple(tokens)
 
     @precondition(lambda self: self.tokens)
     @rule(who=WHO, tokens=SUFFIX)
@@ -256,7 +255,7 @@ class CacheMachine(RuleBasedStateMachine):
             self.memory.apply(read_back)
             if event.kind == "BlockCached":
                 end = (event.logical_block + 1) * self.cache.block_size
-                tokens = list(self.replayed.tokens[event.seq_id][:end])
+                tokens = self.tokens[event.seq_id][:end]  # the launch that writes them may be the next event
                 self.findable[event.block] = (self.salts.get(event.seq_id), tokens)
             if event.kind == "BlockEvicted":
                 del self.findable[event.block]

@@ -8,11 +8,11 @@ from pagedviz import formula
 from pagedviz.engine.events import Event, TokensWritten
 from pagedviz.play import Player
 from pagedviz.scenario import CacheConfig
-from tests.test_trace import CACHED, RUN, happenings
+from tests.test_trace import CACHED, RUN, SERVED, happenings
 
 
 def played():
-    for run in (RUN, CACHED):
+    for run in (RUN, CACHED, SERVED):
         for h in happenings(run):
             yield h.event, formula.lines(run.cache, h.before, h.event, h.snapshot, h.refused)
 

@@ -233,7 +233,7 @@ def test_hash_of_a_partly_filled_block_and_of_none_of_the_pools_are_named():
     entry = CachedBlock("hash", state.cached[0].block_hash, ("x", "?"), None)
     after = replace(state, cached={**state.cached, 2: entry, 6: entry})
     said = invariants.broken(after, NOTHING, after)
-    assert "cached_content: B's logical block 1 is cached block 2, which holds other tokens" in said
+    assert "cached_content: B's logical block 1 is cached block 2, which no launch has filled" in said
     assert "cached_content: cached block 6 is none of the pool's" in said
 
 
@@ -247,8 +247,11 @@ def test_block_handed_out_with_its_old_hash_is_named():
 def test_write_into_a_cached_block_is_named():
     state = replace(cached(), cached={2: CachedBlock("hash", None, ("x", "?"), None)})
     event = TokenWritten("B", position=3, token="?", block=2, offset=1, slot=5, engine_step=1)
-    said = invariants.broken(state, event, replay.apply(state, event))
-    assert "write_alone: B wrote slot 5 of block 2, which is cached" in said
+    sentence = "write_alone: B wrote slot 5 of block 2, which is cached"
+    assert sentence not in invariants.broken(state, event, replay.apply(state, event))  # it is what the hash promised
+    for wrong in (replace(event, token="!"), replace(event, position=2, offset=0, slot=4, token="x")):
+        said = invariants.broken(state, wrong, replay.apply(state, wrong))
+        assert f"write_alone: B wrote slot {wrong.slot} of block 2, which is cached" in said
 
 
 @pytest.mark.parametrize(
@@ -303,5 +306,5 @@ def test_event_about_what_is_not_there_is_named():
 
 
 def test_every_invariant_says_what_it_claims():
-    assert len({invariant.__name__ for invariant in invariants.INVARIANTS}) == len(invariants.INVARIANTS) == 10
+    assert len({invariant.__name__ for invariant in invariants.INVARIANTS}) == len(invariants.INVARIANTS) == 13
     assert all(invariant.__doc__ for invariant in invariants.INVARIANTS)

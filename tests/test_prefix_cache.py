@@ -169,9 +169,9 @@ def test_partly_filled_block_has_no_hash_until_it_is_full():
     cache.add("A", "abc")
     assert cache.cached == set()
     cache.append("A", "d")
-    assert cache.events[-1] == BlockCached("A", 0, 1, short("abcd"), None, tuple("abcd"))
+    assert cache.events[-2] == BlockCached("A", 0, 1, short("abcd"), None, tuple("abcd"))
     cache.append("A", "efghi")
-    assert cache.events[-1] == BlockCached("A", 1, 2, short("abcd", "efgh"), short("abcd"), tuple("efgh"))
+    assert cache.events[-2] == BlockCached("A", 1, 2, short("abcd", "efgh"), short("abcd"), tuple("efgh"))
 
 
 def test_nothing_is_cached_when_caching_is_off():
@@ -242,8 +242,8 @@ def test_block_that_goes_out_loses_its_hash_and_the_tail_of_a_chain_goes_first()
             2, short("abcd", "efgh"), 0, "it is the next out of the free queue, and is wanted for other tokens"
         ),
         BlockAllocated("B", 1, 2, "a prompt of 5 needs ceil(5 / 4) = 2"),
-        TokensWritten("B", position=0, tokens=tuple("wxyzw"), slots=(12, 13, 14, 15, 8), engine_step=0),
         BlockCached("B", 0, 3, short("wxyz"), None, tuple("wxyz")),
+        TokensWritten("B", position=0, tokens=tuple("wxyzw"), slots=(12, 13, 14, 15, 8), engine_step=0),
     ]
     assert cache.cached == {1, 3}
 

@@ -62,7 +62,7 @@ def test_every_resident_sequence_is_compared_at_every_event():
 def test_check_says_what_computed_it():
     check = Played(Add("A", ABC)).last
     assert (check.backend, check.tolerance, check.num_layers) == (kernels.backend_name(), 1e-5, 2)
-    assert check.num_invariants == 12
+    assert check.num_invariants == 15
     assert check.milliseconds > 0
 
 

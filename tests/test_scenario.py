@@ -1,7 +1,7 @@
 """A scenario is read, or refused with one sentence that says where, names the value and says what would be right."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -66,7 +66,7 @@ def test_example_of_the_issue_is_read():
 
 def test_absent_keys_take_the_values_of_the_example_but_for_scatter():
     assert parse('{"pagedviz": 1}') == Scenario()
-    assert {**asdict(CacheConfig()), "scatter": True} == {**json.loads(EXAMPLE)["cache"], "fork": False}
+    assert {**CacheConfig().to_json(), "scatter": True} == {**json.loads(EXAMPLE)["cache"], "fork": False}
 
 
 def test_absent_count_generates_one_token():

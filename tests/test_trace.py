@@ -7,8 +7,22 @@ import pytest
 
 from pagedviz import trace
 from pagedviz.engine.events import Event
+from pagedviz.engine.scheduler import Limits
 from pagedviz.play import Player
-from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Reload, Scenario, ScenarioError, Spill
+from pagedviz.scenario import (
+    Abort,
+    Add,
+    Append,
+    CacheConfig,
+    EngineSteps,
+    Fork,
+    Free,
+    Reload,
+    Scenario,
+    ScenarioError,
+    Spill,
+    Submit,
+)
 from pagedviz.trace import Check, Step
 
 GOOD = Check(
@@ -48,6 +62,28 @@ CACHED = Scenario(
     ),
 )
 
+SERVED = Scenario(
+    cache=CacheConfig(
+        num_blocks=5,
+        block_size=2,
+        host_blocks=2,
+        profile="vllm-v1",
+        scheduler=Limits(max_num_batched_tokens=5, max_num_seqs=3),
+        policies=(("preemption", "swap"),),
+    ),
+    ops=(
+        Submit("A", tuple("abc"), 3),
+        Submit("B", tuple("def"), 4),
+        EngineSteps(4),
+        Submit("C", tuple("gh"), 2, priority=1),
+        Add("D", tuple("ijk")),
+        EngineSteps(6),
+        Abort("C"),
+        EngineSteps(12),
+        Free("D"),
+    ),
+)
+
 
 def happenings(run=RUN):
     player = Player(run.cache, run.seed, lambda seq_id: "x")
@@ -55,7 +91,7 @@ def happenings(run=RUN):
 
 
 def test_every_step_survives_being_written_and_read():
-    steps = [Step.of(happening) for run in (RUN, CACHED) for happening in happenings(run)]
+    steps = [Step.of(happening) for run in (RUN, CACHED, SERVED) for happening in happenings(run)]
     assert {step.event.kind for step in steps} == set(Event.kinds)
     assert [Step.from_json(json.loads(json.dumps(step.to_json()))) for step in steps] == steps
 

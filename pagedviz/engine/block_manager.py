@@ -1,49 +1,37 @@
-"""The block manager: the one object that changes. Each method is one operation of a serving engine's cache.
+"""The block manager: what can be asked of a serving engine's cache. Each public method is one operation.
 
-After each atomic change it reports one event. It mutates all that belongs together first, so the invariants hold at
-every report. A method that cannot do its work raises a `CacheError` before it has changed anything.
+An operation that cannot be done raises a `CacheError` before it has changed anything; the changes themselves, and the
+events that tell them, are in `block_changes`.
 """
 
 from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as Tokens
+from typing import NamedTuple
 
-from pagedviz.engine import block_hash, errors
-from pagedviz.engine.block_pool import BlockPool
-from pagedviz.engine.events import (
-    BlockAllocated,
-    BlockCached,
-    BlockCollapsed,
-    BlockCopied,
-    BlockEvicted,
-    BlockFreed,
-    BlockHit,
-    BlockReleased,
-    BlockReloaded,
-    BlockShared,
-    BlockSpilled,
-    EntryRewritten,
-    Event,
-    SequenceAdded,
-    SequenceForked,
-    SequenceFreed,
-    Token,
-    TokensWritten,
-    TokenWritten,
-    WriteStopped,
-)
-from pagedviz.engine.policies import Freed, Profile
-from pagedviz.engine.prefix_cache import PrefixCache
+from pagedviz.engine import errors
+from pagedviz.engine.block_changes import BlockChanges
+from pagedviz.engine.events import Event, SequenceAdded, SequenceForked, SequenceFreed, Token
+from pagedviz.engine.policies import Profile
 from pagedviz.engine.sequence import Sequence
 from pagedviz.engine.snapshot import CachedBlock, Snapshot
 
 
-class BlockManager:
+class Need(NamedTuple):
+    """What a prompt takes if it is admitted now: `hits` are the cached blocks that it names, `num_hit_tokens` what they
+    hold; `num_blocks` entries in all, for which `from_queue` blocks leave the free queue, hits among them."""
+
+    hits: list[int]
+    num_hit_tokens: int
+    num_blocks: int
+    from_queue: int
+
+
+class BlockManager(BlockChanges):
     """Maps each sequence's logical blocks to physical blocks.
 
     `free_blocks` is the device pool's first free queue, head first (without the null block). `auto_spill` moves the
     least recently scheduled sequences to the host when blocks run out, instead of refusing. `prefix_caching` gives full
-    blocks a hash, by which a prompt finds them. `engine_step` is counted up by whoever drives the manager; a written
-    token stamps it on its sequence.
+    blocks a hash, by which a prompt finds them.
     """
 
     def __init__(
@@ -58,50 +46,78 @@ class BlockManager:
         report: Callable[[Event], None],
         prefix_caching: bool = False,
     ) -> None:
-        self.block_size = block_size
-        self.pool = BlockPool(num_blocks, free_blocks)
-        self.host_pool = BlockPool(host_blocks, range(host_blocks))
-        self.profile = profile
+        super().__init__(
+            block_size=block_size,
+            num_blocks=num_blocks,
+            free_blocks=free_blocks,
+            host_blocks=host_blocks,
+            profile=profile,
+            prefix_caching=prefix_caching,
+            report=report,
+        )
         self.auto_spill = auto_spill
-        self.prefix_caching = prefix_caching
-        self.cache = PrefixCache(block_size)
-        self.sequences: dict[str, Sequence] = {}
-        self.pinned: set[int] = set()
-        self.engine_step = 0
-        self._report = report
-        self._last_used: dict[int, int] = {}  # of cached blocks in use: when a sequence that let go was last scheduled
 
     # --- what a user can do ---
 
     def add(self, seq_id: str, tokens: Tokens[Token], salt: str | None = None) -> None:
-        """Admit a sequence: name the cached blocks of its prefix, take those of the rest, then write the rest at once.
-
-        Cached prefixes are shared between sequences of the same `salt` only.
-        """
+        """Admit a sequence and write all of its prompt at once. Cached prefixes are shared within one `salt` only."""
         if seq_id in self.sequences:
             raise errors.DuplicateSequence(seq_id=seq_id)
         if not tokens:
             raise errors.NoTokens(seq_id=seq_id)
+        self.admit(seq_id, tokens, salt, len(tokens))
+        self.write([seq_id])
+
+    def append(self, seq_id: str, tokens: Tokens[Token]) -> None:
+        """Write more tokens at once."""
+        if not tokens:
+            raise errors.NoTokens(seq_id=seq_id)
+        self.extend(seq_id, tokens)
+        self.write([seq_id])
+
+    def need(self, tokens: Tokens[Token], salt: str | None, seq_len: int) -> Need:
+        """What a prompt takes of which `seq_len` tokens get slots, counted from its first. Changes nothing."""
         hits = self.longest_prefix(tokens, salt)
-        num_blocks = self._blocks_for(len(tokens))
+        num_hit_tokens = len(hits) * self.block_size
+        num_blocks = self._blocks_for(max(seq_len, num_hit_tokens))
         # A hit that lies in the free queue is one free block less for the others.
         revived = sum(self.pool.ref_count[block] == 0 for block in hits)
-        self._make_room(seq_id, num_blocks - len(hits) + revived, alone=num_blocks, held=hits)
-        seq = self.sequences[seq_id] = Sequence(seq_id, salt=salt)
+        return Need(hits, num_hit_tokens, num_blocks, num_blocks - len(hits) + revived)
+
+    def admit(
+        self,
+        seq_id: str,
+        tokens: Tokens[Token],
+        salt: str | None,
+        until: int,
+        *,
+        seq_len: int | None = None,
+        managed: bool = False,
+    ) -> None:
+        """Make a sequence: name the cached blocks of its prefix, take those of the rest, and schedule the rest.
+
+        `tokens` up to `until` are scheduled for the next launch, and there are blocks for `seq_len` of them (`until`
+        when not given).
+        """
+        if seq_id in self.sequences:
+            raise errors.DuplicateSequence(seq_id=seq_id)
+        seq_len = until if seq_len is None else seq_len
+        hits, num_hit_tokens, num_blocks, from_queue = self.need(tokens, salt, seq_len)
+        self._make_room(seq_id, from_queue, alone=num_blocks, held=hits)
+        seq = self.sequences[seq_id] = Sequence(seq_id, salt=salt, managed=managed)
         self._report(SequenceAdded(seq_id, len(tokens), salt))
         for block in hits:
             self._hit(seq, block, len(tokens))
-        reason = f"a prompt of {len(tokens)} needs ceil({len(tokens)} / {self.block_size}) = {num_blocks}"
+        wanted = f"a prompt of {seq_len}" if seq_len == len(tokens) else f"the first {seq_len} of a prompt"
+        reason = f"{wanted} needs ceil({seq_len} / {self.block_size}) = {num_blocks}"
         if hits:
             reason += f", {len(hits)} of them cached"
         for _ in range(num_blocks - len(hits)):
             self._allocate(seq, reason)
-        self._write(seq, tokens[len(seq.tokens) :])
+        self._schedule(seq, tokens[num_hit_tokens:until])
 
-    def append(self, seq_id: str, tokens: Tokens[Token]) -> None:
-        """Write more tokens at once: copy a shared tail first, then take blocks for what does not fit behind it."""
-        if not tokens:
-            raise errors.NoTokens(seq_id=seq_id)
+    def extend(self, seq_id: str, tokens: Tokens[Token]) -> None:
+        """Schedule more tokens: copy a shared tail first, then take blocks for what does not fit behind it."""
         self.reserve(seq_id, len(tokens))
         seq = self.sequences[seq_id]
         if seq.seq_len % self.block_size:
@@ -113,7 +129,23 @@ class BlockManager:
             reason = f"{seq.seq_len} + {len(tokens)} tokens need ceil({seq_len} / {self.block_size}) = {needed}"
         while len(seq.block_table) < needed:
             self._allocate(seq, reason)
-        self._write(seq, tokens)
+        self._schedule(seq, tokens)
+
+    def unschedule(self, seq_id: str) -> None:
+        """Take back what a sequence was scheduled; its blocks stay its own."""
+        seq = self._find(seq_id)
+        for j in range(seq.seq_len // self.block_size, len(seq.links)):
+            self._forget_pending(self._on_device(seq, j))
+        del seq.links[seq.seq_len // self.block_size :]
+        seq.scheduled = ()
+
+    def movable(self, seq_id: str) -> list[int]:
+        """The device blocks that a spill of this sequence would move now."""
+        return self._movable(self._find(seq_id), self._residents() - {seq_id})
+
+    def write(self, seq_ids: Iterable[str]) -> None:
+        """One launch: each of these sequences writes what it was scheduled, in this order."""
+        self._write([self.sequences[seq_id] for seq_id in seq_ids])
 
     def reserve(self, seq_id: str, num_tokens: int) -> None:
         """Make sure that `num_tokens` more can be written to a resident sequence, or raise. Takes no block yet."""
@@ -122,7 +154,8 @@ class BlockManager:
             raise errors.NotResident(seq_id=seq_id, host_blocks=seq.host_blocks)
         alone = self._blocks_for(seq.seq_len + num_tokens)
         needed = alone - len(seq.block_table)
-        if seq.seq_len % self.block_size and self.pool.ref_count[self._on_device(seq, -1)] > 1:
+        j, filled = divmod(seq.seq_len, self.block_size)
+        if filled and self.pool.ref_count[self._on_device(seq, j)] > 1:
             needed += 1  # the first write copies the shared tail
         self._make_room(seq_id, needed, alone)
 
@@ -134,8 +167,9 @@ class BlockManager:
         if not self.profile.fork:
             raise errors.ForkUnsupported(seq_id=seq_id, profile=self.profile.name)
         child = self.sequences[seq_id] = Sequence(seq_id, last_scheduled=parent.last_scheduled, salt=parent.salt)
-        self._report(SequenceForked(seq_id, parent_id, len(parent.block_table)))
-        for j in range(len(parent.block_table)):
+        num_blocks = self._blocks_for(parent.seq_len)  # one that was reserved and holds nothing is not shared
+        self._report(SequenceForked(seq_id, parent_id, num_blocks))
+        for j in range(num_blocks):
             self._share(child, parent, j)
 
     def free(self, seq_id: str) -> None:
@@ -152,7 +186,7 @@ class BlockManager:
         seq = self._find(seq_id)
         if not seq.device_blocks:
             raise errors.AlreadySpilled(seq_id=seq_id)
-        blocks = self._movable(seq, self._residents() - {seq_id})
+        blocks = self.movable(seq_id)
         if not blocks:
             raise errors.SharedWithResident(seq_id=seq_id, blocks=seq.device_blocks)
         if len(blocks) > len(self.host_pool.free_blocks):
@@ -216,151 +250,7 @@ class BlockManager:
             },
         )
 
-    # --- the atomic changes ---
-
-    def _allocate(self, seq: Sequence, reason: str) -> None:
-        block = self._take()
-        seq.name_block(block, "device")
-        self._report(BlockAllocated(seq.seq_id, len(seq.block_table) - 1, block, reason))
-
-    def _take(self) -> int:
-        """The next block out of the free queue. If it is cached, nobody can hit it from now on."""
-        block = self.pool.free_blocks.first
-        if block in self.cache:
-            self._evict(block, "it is the next out of the free queue, and is wanted for other tokens")
-        return self.pool.take()
-
-    def _evict(self, block: int, reason: str) -> None:
-        link = self.cache.drop(block)
-        self._last_used.pop(block, None)
-        self._report(BlockEvicted(block, link.short, self.pool.ref_count[block], reason))
-
-    def _hit(self, seq: Sequence, block: int, num_tokens: int) -> None:
-        link = self.cache.links[block]
-        ref_count = self.pool.take_hit(block)
-        seq.name_block(block, "device")
-        seq.tokens += link.tokens
-        seq.links.append(link)
-        j = len(seq.block_table) - 1
-        self._report(BlockHit(seq.seq_id, j, block, link.short, ref_count, link.tokens, num_tokens))
-
-    def _write(self, seq: Sequence, tokens: Tokens[Token]) -> None:
-        position, size = seq.seq_len, self.block_size
-        if len(tokens) == 1:
-            block, offset = self._on_device(seq, position // size), position % size
-            seq.tokens.append(tokens[0])
-            seq.last_scheduled = self.engine_step
-            slot = block * size + offset
-            self._report(TokenWritten(seq.seq_id, position, tokens[0], block, offset, slot, self.engine_step))
-        else:
-            positions = range(position, position + len(tokens))
-            slots = tuple(self._on_device(seq, p // size) * size + p % size for p in positions)
-            seq.tokens += tokens
-            seq.last_scheduled = self.engine_step
-            self._report(TokensWritten(seq.seq_id, position, tuple(tokens), slots, self.engine_step))
-        if self.profile.publish("written"):
-            self._publish(seq)
-
-    def _publish(self, seq: Sequence) -> None:
-        """Give a hash to the blocks that have become full."""
-        if not self.prefix_caching:
-            return
-        while len(seq.links) < seq.seq_len // self.block_size:
-            start = len(seq.links) * self.block_size
-            parent = seq.links[-1] if seq.links else None
-            seq.links.append(block_hash.link(parent, seq.tokens[start : start + self.block_size], seq.salt))
-            self._cache_block(seq, len(seq.links) - 1)
-
-    def _cache_block(self, seq: Sequence, j: int) -> None:
-        """Let a full block be found, or what the profile does when a block that is found holds the same."""
-        block, link = self._on_device(seq, j), seq.links[j]
-        cached = self.cache.find(link)
-        entry: int = block
-        findable: tuple[int, ...] = (block,)
-        if cached is not None:
-            # One link for equal content: what follows it is then compared in one step, not back to the first block.
-            link = seq.links[j] = self.cache.links[cached]
-            entry, findable = self.profile.duplicates(cached, block)
-        if entry != block:
-            self._collapse(seq, j, entry)
-            return
-        if cached is not None and cached not in findable:
-            self._evict(cached, f"block {block} holds the same, and the map names the last writer")
-        if block in findable:
-            self.cache.put(block, link)
-            self._report(BlockCached(seq.seq_id, j, block, link.short, link.parent_short, link.tokens))
-
-    def _collapse(self, seq: Sequence, j: int, target: int) -> None:
-        source = self._on_device(seq, j)
-        ref_count = self.pool.take_hit(target)
-        self.pool.release(source)
-        seq.block_table[j] = target
-        queue_index = self.pool.put_back(Freed(source), self.profile.free_order)
-        self._report(BlockCollapsed(seq.seq_id, j, source, target, ref_count, queue_index))
-
-    def _share(self, child: Sequence, parent: Sequence, j: int) -> None:
-        block, where, pool = self._entry(parent, j)
-        ref_count = pool.share(block)
-        tokens = parent.tokens[j * self.block_size : (j + 1) * self.block_size]
-        child.name_block(block, where)
-        child.tokens += tokens
-        child.links += parent.links[j : j + 1]
-        self._report(BlockShared(child.seq_id, parent.seq_id, j, block, where, ref_count, tuple(tokens)))
-
-    def _make_writable(self, seq: Sequence) -> None:
-        j = len(seq.block_table) - 1
-        source = self._on_device(seq, j)
-        if self.pool.ref_count[source] == 1:
-            return  # the last sharer writes in place
-        self._report(WriteStopped(seq.seq_id, j, source, self.pool.ref_count[source]))
-        target = self._take()
-        self.pinned.add(target)
-        self._report(BlockCopied(seq.seq_id, j, source, target, seq.seq_len % self.block_size))
-        seq.block_table[j] = target
-        self.pinned.remove(target)
-        ref_count = self.pool.release(source)
-        self._report(EntryRewritten(seq.seq_id, j, source, target, ref_count))
-
-    def _release_last(self, seq: Sequence, runs: dict[str, list[int]]) -> None:
-        j = len(seq.block_table) - 1
-        block, where, pool = self._entry(seq, j)
-        cached = where == "device" and block in self.cache
-        last_used = max(seq.last_scheduled, self._last_used.pop(block, 0)) if cached else 0
-        ref_count = pool.release(block)
-        seq.drop_last_block(self.block_size)
-        if ref_count:
-            if cached:
-                self._last_used[block] = last_used
-            self._report(BlockReleased(seq.seq_id, j, block, where, ref_count, seq.seq_len))
-            return
-        queue_index = pool.put_back(Freed(block, cached, (last_used, -j), runs[where]), self.profile.free_order)
-        self._report(BlockFreed(seq.seq_id, j, block, where, queue_index, seq.seq_len, cached))
-
-    def _spill_blocks(self, seq: Sequence, blocks: list[int], reason: str) -> None:
-        for block in blocks:
-            if block in self.cache:
-                self._evict(block, "it leaves the device")
-            host_block = self.host_pool.take()
-            self.host_pool.ref_count[host_block] = self.pool.ref_count[block]
-            self.pool.ref_count[block] = 0
-            sharers = self._move_entries(block, "device", host_block)
-            queue_index = self.pool.put_back(Freed(block), self.profile.free_order)
-            self._report(BlockSpilled(seq.seq_id, sharers, block, host_block, queue_index, reason))
-
-    def _reload_block(self, seq: Sequence, host_block: int) -> None:
-        block = self._take()
-        self.pool.ref_count[block] = self.host_pool.ref_count[host_block]
-        self.host_pool.ref_count[host_block] = 0
-        sharers = self._move_entries(host_block, "host", block)
-        queue_index = self.host_pool.put_back(Freed(host_block), self.profile.free_order)
-        self._report(BlockReloaded(seq.seq_id, sharers, block, host_block, queue_index))
-
     # --- helpers ---
-
-    def _on_device(self, seq: Sequence, j: int) -> int:
-        block = seq.block_table[j]
-        assert block is not None
-        return block
 
     def _find(self, seq_id: str) -> Sequence:
         if seq_id not in self.sequences:
@@ -370,15 +260,6 @@ class BlockManager:
     def _blocks_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_size)
 
-    def _entry(self, seq: Sequence, j: int) -> tuple[int, str, BlockPool]:
-        """Logical block j's physical block, the memory it is in, and that memory's pool."""
-        block = seq.block_table[j]
-        if block is not None:
-            return block, "device", self.pool
-        host_block = seq.host_table[j]
-        assert host_block is not None
-        return host_block, "host", self.host_pool
-
     def _residents(self) -> set[str]:
         return {seq.seq_id for seq in self.sequences.values() if seq.is_resident}
 
@@ -386,20 +267,6 @@ class BlockManager:
         """Device blocks of `seq` that none of `residents` names and that are not `held`, in table order."""
         kept = {block for other in residents for block in self.sequences[other].device_blocks} | set(held)
         return [block for block in seq.device_blocks if block not in kept]
-
-    def _move_entries(self, block: int, where: str, target: int) -> tuple[str, ...]:
-        """Point every entry that names `block` at `target` in the other memory; return whose entries they were."""
-        sharers = []
-        for seq in self.sequences.values():
-            source_row, target_row = seq.block_table, seq.host_table
-            if where == "host":
-                source_row, target_row = target_row, source_row
-            if block in source_row:
-                j = source_row.index(block)
-                source_row[j], target_row[j] = None, target
-                seq.num_on_host += 1 if where == "device" else -1
-                sharers.append(seq.seq_id)
-        return tuple(sharers)
 
     def _make_room(self, seq_id: str, needed: int, alone: int, held: Collection[int] = ()) -> None:
         """Raise unless `needed` blocks are free, or come free by spilling the least recently scheduled sequences.
@@ -430,7 +297,7 @@ class BlockManager:
         for victim in sorted(self.sequences.values(), key=lambda seq: seq.last_scheduled):
             if len(moved) >= missing:
                 break
-            if victim.seq_id == seq_id:
+            if victim.seq_id == seq_id or victim.managed:
                 continue
             blocks = [block for block in self._movable(victim, residents - {victim.seq_id}, held) if block not in moved]
             if len(blocks) > host_room:

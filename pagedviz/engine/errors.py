@@ -33,6 +33,27 @@ class NoFreeHostBlocks(CacheError):
     """{seq_id} would move {needed:block} to the host, and {free} of {total} host blocks are free. All or none move."""
 
 
+class NeverAdmitted(CacheError):
+    """{seq_id} may come to need {needed:block}. With {watermark} kept free of {total}, it would wait for ever."""
+
+
+class OverBudget(CacheError):
+    """{seq_id} may grow to {most:token}, and a prompt is not split here: {budget} at most are computed in a step. After
+    a preemption it could not be computed again."""
+
+
+class NothingToSchedule(CacheError):
+    """No request waits or runs, so there is nothing to schedule. Submit one first."""
+
+
+class UnknownRequest(CacheError):
+    """There is no unfinished request {seq_id}; there is: {known}."""
+
+
+class OwnedByRequest(CacheError):
+    """{seq_id} belongs to a request, and only the scheduler moves it. Let it take a step, or abort the request."""
+
+
 class UnknownSequence(CacheError):
     """There is no sequence {seq_id}; there is: {known}."""
 

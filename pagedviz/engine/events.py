@@ -6,11 +6,20 @@ An event holds every number that replay needs, so the log alone rebuilds each st
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from pagedviz.engine import words
 
 Token = str | int
+
+
+class Write(NamedTuple):
+    """What one sequence wrote in a launch: `tokens` from `position` on, each into its slot."""
+
+    seq_id: str
+    position: int
+    tokens: tuple[Token, ...]
+    slots: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -36,8 +45,12 @@ class Event:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> "Event":
-        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+        fields = {name: _frozen(value) for name, value in data.items()}
         return Event.kinds[str(fields.pop("kind"))](**fields)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
@@ -95,6 +108,7 @@ class BlockHit(Event):
     ref_count: int
     tokens: tuple[Token, ...]
     num_tokens: int
+    computed: bool = True  # False: an earlier sequence of the same launch fills it, and the tokens are there after that
 
 
 @dataclass(frozen=True)
@@ -147,12 +161,8 @@ class TokenWritten(Event):
     engine_step: int
 
     @property
-    def tokens(self) -> tuple[Token, ...]:
-        return (self.token,)
-
-    @property
-    def slots(self) -> tuple[int, ...]:
-        return (self.slot,)
+    def writes(self) -> tuple[Write, ...]:
+        return (Write(self.seq_id, self.position, (self.token,), (self.slot,)),)
 
 
 @dataclass(frozen=True)
@@ -166,9 +176,28 @@ class TokensWritten(Event):
     slots: tuple[int, ...]
     engine_step: int
 
+    @property
+    def writes(self) -> tuple[Write, ...]:
+        return (Write(self.seq_id, self.position, self.tokens, self.slots),)
 
-# Both have `position` of the first token, `tokens` and `slots`.
-Written = TokenWritten | TokensWritten
+
+@dataclass(frozen=True)
+class BatchWritten(Event):
+    """{seq_ids} wrote in one launch, each its own tokens into the slots that its block table gives."""
+
+    seq_ids: tuple[str, ...]
+    positions: tuple[int, ...]
+    tokens: tuple[tuple[Token, ...], ...]
+    slots: tuple[tuple[int, ...], ...]
+    engine_step: int
+
+    @property
+    def writes(self) -> tuple[Write, ...]:
+        return tuple(map(Write, self.seq_ids, self.positions, self.tokens, self.slots))
+
+
+# All have `writes`, one for each sequence of the launch.
+Written = TokenWritten | TokensWritten | BatchWritten
 
 
 @dataclass(frozen=True)

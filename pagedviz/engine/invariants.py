@@ -17,6 +17,7 @@ from pagedviz.engine.events import (
     TokenWritten,
     Written,
 )
+from pagedviz.engine.request_events import RequestSubmitted, StepStarted, TokensSampled
 from pagedviz.engine.snapshot import Row, Snapshot
 
 Invariant = Callable[[Snapshot, Event, Snapshot], Iterator[str]]
@@ -68,27 +69,33 @@ def once_per_table(before: Snapshot, event: Event, after: Snapshot) -> Iterator[
 
 
 def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """A slot is written only when one table alone names its block, which has no hash, and right after the last filled
-    slot."""
+    """A slot is written once in a launch, right after the last filled one, and only when one table alone names its
+    block, which has no hash; or the hash was given for this very launch, and says what is written."""
     if not isinstance(event, Written):
         return
     size = after.block_size
-    row: Row = after.block_tables.get(event.seq_id, ())
-    for position, slot in enumerate(event.slots, event.position):
-        block, offset = divmod(slot, size)
-        count = after.ref_counts.get(block, 0)
-        if count != 1:
-            yield f"{event.seq_id} wrote slot {slot} of block {block}, whose ref_count is {count}"
-        if block in before.cached:
-            yield f"{event.seq_id} wrote slot {slot} of block {block}, which is cached"
-        if row[position // size : position // size + 1] != (block,) or offset != position % size:
-            yield f"{event.seq_id}'s position {position} does not map to slot {slot}"
+    written: Counter[int] = Counter()
+    for seq_id, position, tokens, slots in event.writes:
+        row: Row = after.block_tables.get(seq_id, ())
+        for p, token, slot in zip(range(position, position + len(slots)), tokens, slots, strict=False):
+            block, offset = divmod(slot, size)
+            count, cached = after.ref_counts.get(block, 0), before.cached.get(block)
+            if cached is None and count != 1:
+                yield f"{seq_id} wrote slot {slot} of block {block}, whose ref_count is {count}"
+            if cached is not None and (cached.tokens[offset : offset + 1] != (token,) or p < before.seq_len(seq_id)):
+                yield f"{seq_id} wrote slot {slot} of block {block}, which is cached"
+            if row[p // size : p // size + 1] != (block,) or offset != p % size:
+                yield f"{seq_id}'s position {p} does not map to slot {slot}"
+        if len(slots) != len(tokens):
+            yield f"{seq_id} wrote {len(tokens)} tokens into {len(slots)} slots"
+        if position != len(replay.tokens_up_to(before, seq_id, position)):
+            yield f"{seq_id} wrote position {position}, which is not the one after its last"
+        written.update(slots)
     if isinstance(event, TokenWritten) and (event.block, event.offset) != divmod(event.slot, size):
         yield f"{event.seq_id}'s slot {event.slot} is not offset {event.offset} of block {event.block}"
-    if len(event.slots) != len(event.tokens):
-        yield f"{event.seq_id} wrote {len(event.tokens)} tokens into {len(event.slots)} slots"
-    if event.position != len(before.tokens.get(event.seq_id, ())):
-        yield f"{event.seq_id} wrote position {event.position}, which is not the one after its last"
+    for slot, times in written.items():
+        if times > 1:
+            yield f"slot {slot} was written {times} times in one launch"
 
 
 def table_covers(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
@@ -127,8 +134,11 @@ def cached_content(before: Snapshot, event: Event, after: Snapshot) -> Iterator[
             if held is None:
                 continue
             previous = entries[j - 1] if j else None
-            if held.tokens != after.tokens[seq_id][j * size : (j + 1) * size]:
+            own = after.tokens[seq_id][j * size : (j + 1) * size]
+            if held.tokens[: len(own)] != own:
                 yield f"{seq_id}'s logical block {j} is cached block {named}, which holds other tokens"
+            if len(own) < size and isinstance(event, Written | StepStarted | RequestSubmitted | OperationRefused):
+                yield f"{seq_id}'s logical block {j} is cached block {named}, which no launch has filled"
             if (held.parent_hash is None) != (j == 0) or (previous and previous.block_hash != held.parent_hash):
                 yield f"{seq_id}'s logical block {j} is cached block {named}, which belongs behind another prefix"
             if j == 0 and held.salt != after.salts.get(seq_id):
@@ -145,12 +155,52 @@ def hit_is_prefix(before: Snapshot, event: Event, after: Snapshot) -> Iterator[s
     end = (event.logical_block + 1) * after.block_size
     if event.block not in before.cached:
         yield f"{event.seq_id} hit block {event.block}, which has no hash"
-    if len(before.tokens.get(event.seq_id, ())) != event.logical_block * after.block_size:
+    held = len(before.tokens.get(event.seq_id, ()))
+    if len(before.block_tables.get(event.seq_id, ())) != event.logical_block or (
+        event.computed and held != event.logical_block * after.block_size
+    ):
         yield f"{event.seq_id} hit block {event.block} elsewhere than right behind its last token"
     if any(block not in before.cached for block in before.block_tables.get(event.seq_id, ())):
         yield f"{event.seq_id} hit block {event.block} behind a block that was no hit"
     if end >= event.num_tokens:
         yield f"{event.seq_id} hit {end} of its {event.num_tokens} tokens, and one at least must be computed"
+
+
+def queues(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """A request is in one queue at most. Who runs or is swapped out has a sequence; who waits, has finished or was
+    aborted owns nothing."""
+    for seq_id, times in Counter((*after.waiting, *after.running, *after.swapped)).items():
+        if times > 1:
+            yield f"{seq_id} is in the queues {times} times"
+        if seq_id not in after.requests:
+            yield f"{seq_id} is in a queue, and no request"
+    if not isinstance(event, Written | StepStarted | RequestSubmitted | TokensSampled):
+        return  # a change of several events is on its way
+    for seq_id in after.requests:
+        owns, lives = seq_id in after.block_tables, seq_id in after.running or seq_id in after.swapped
+        if owns != lives:
+            yield f"{seq_id} {'owns a block table' if owns else 'has none'}, and {'runs' if lives else 'does not run'}"
+
+
+def within_budget(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """A launch computes no more than the token budget, for nobody but those who run, and what it was to compute."""
+    if sum(after.scheduled.values()) > after.token_budget:
+        yield f"{sum(after.scheduled.values())} tokens are scheduled, and the budget is {after.token_budget}"
+    for seq_id in after.scheduled.keys() - set(after.running):
+        yield f"{seq_id} is scheduled, and does not run"
+    if isinstance(event, Written):
+        for seq_id, _, tokens, _ in event.writes:
+            if seq_id in after.running and len(tokens) != after.scheduled.get(seq_id):
+                yield f"{seq_id} wrote {len(tokens)} tokens, and was scheduled {after.scheduled.get(seq_id, 0)}"
+
+
+def request_tokens(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """What is in the cache of a request's sequence is its prompt and its outputs, from the first on."""
+    for seq_id in (*after.running, *after.swapped):
+        known = (*after.requests[seq_id].prompt, *after.requests[seq_id].output)
+        tokens = after.tokens.get(seq_id, ())
+        if tokens != known[: len(tokens)]:
+            yield f"{seq_id} has other tokens in the cache than its request"
 
 
 def refused_changes_nothing(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
@@ -179,6 +229,9 @@ INVARIANTS: tuple[Invariant, ...] = (
     lazy_fork,
     cached_content,
     hit_is_prefix,
+    queues,
+    within_budget,
+    request_tokens,
     refused_changes_nothing,
     replay_agrees,
 )

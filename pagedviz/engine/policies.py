@@ -4,7 +4,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from pagedviz.engine.admission import (
+    Admission,
+    PromptBlocks,
+    above_watermark,
+    blocks_for_prompt,
+    blocks_when_scheduled,
+    first_chunk_fits,
+    outputs_reserved,
+    whole_prompt_fits,
+)
+from pagedviz.engine.batching import Batching, prefill_first, running_first, static_batches
+from pagedviz.engine.chunking import Chunking, never_split, split, split_first_only
 from pagedviz.engine.free_queue import FreeQueue, Recency
+from pagedviz.engine.orders import Order, by_priority, first_come, longest_prefix_first
+from pagedviz.engine.victims import Preemption, Victim, fewest_outputs, last_admitted, least_urgent, recompute, swap
 
 # --- free order: where a block goes that nobody names any more ---
 
@@ -68,12 +82,20 @@ def least_recent_first(queue: FreeQueue, freed: Freed) -> int:
 
 # --- publish: when the full blocks of a sequence get their hashes ---
 
-Moment = Literal["written"]  # "scheduled" and "step ended" come with a scheduler
+Moment = Literal["scheduled", "written"]
 Publish = Callable[[Moment], bool]
 
 
+def when_scheduled(moment: Moment) -> bool:
+    """Before the launch that fills them. A later sequence of the same step may then name a block that is being filled.
+
+    Sound only because the launch stores every K and V of a layer before anybody attends in it. Source: vLLM V1.
+    """
+    return moment == "scheduled"
+
+
 def when_written(moment: Moment) -> bool:
-    """As soon as the tokens of the block are written. Without a scheduler there is no other moment."""
+    """After the launch that has filled them. Source: nano-vllm, and vLLM V0, which marks blocks as computed."""
     return moment == "written"
 
 
@@ -110,8 +132,7 @@ class Profile:
     """One real engine's choices.
 
     `null_block`: block 0 is never handed out, and pads the tables. `fork`: sequences may share a partly filled block,
-    which makes copy-on-write possible. `free_order` puts a block into the queue and returns its place. `publish` says
-    whether full blocks get their hashes at a moment, `duplicates` what becomes of two blocks that hold the same.
+    which makes copy-on-write possible. All others are functions, each of a kind in `POLICIES`, where it is explained.
     """
 
     name: str
@@ -120,13 +141,96 @@ class Profile:
     free_order: FreeOrder
     publish: Publish
     duplicates: Duplicates
+    batching: Batching
+    chunking: Chunking
+    order: Order
+    admission: Admission
+    prompt_blocks: PromptBlocks
+    victim: Victim
+    preemption: Preemption
 
 
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile("vllm-v0", False, True, least_recent_first, when_written, collapsed),
-        Profile("vllm-v1", True, False, cached_last, when_written, kept),
-        Profile("nano-vllm", False, False, end_of_queue, when_written, last_writer),
+        Profile(
+            name="vllm-v0",
+            null_block=False,
+            fork=True,
+            free_order=least_recent_first,
+            publish=when_written,
+            duplicates=collapsed,
+            batching=prefill_first,
+            chunking=never_split,
+            order=first_come,
+            admission=above_watermark,
+            prompt_blocks=blocks_for_prompt,
+            victim=last_admitted,
+            preemption=recompute,
+        ),
+        Profile(
+            name="vllm-v1",
+            null_block=True,
+            fork=False,
+            free_order=cached_last,
+            publish=when_scheduled,
+            duplicates=kept,
+            batching=running_first,
+            chunking=split,
+            order=first_come,
+            admission=whole_prompt_fits,
+            prompt_blocks=blocks_when_scheduled,
+            victim=last_admitted,
+            preemption=recompute,
+        ),
+        Profile(
+            name="nano-vllm",
+            null_block=False,
+            fork=False,
+            free_order=end_of_queue,
+            publish=when_written,
+            duplicates=last_writer,
+            batching=prefill_first,
+            chunking=split_first_only,
+            order=first_come,
+            admission=above_watermark,
+            prompt_blocks=blocks_for_prompt,
+            victim=last_admitted,
+            preemption=recompute,
+        ),
+        Profile(
+            name="sglang",
+            null_block=True,
+            fork=False,
+            free_order=least_recent_first,
+            publish=when_written,
+            duplicates=collapsed,
+            batching=prefill_first,
+            chunking=split,
+            order=longest_prefix_first,
+            admission=outputs_reserved,
+            prompt_blocks=blocks_for_prompt,
+            victim=fewest_outputs,
+            preemption=recompute,
+        ),
     )
 }
+
+# By field of a profile: the functions that can stand there.
+POLICIES: dict[str, tuple[Callable[..., object], ...]] = {
+    "free_order": (head_of_queue, end_of_queue, cached_last, least_recent_first),
+    "publish": (when_scheduled, when_written),
+    "duplicates": (kept, collapsed, last_writer),
+    "batching": (running_first, prefill_first, static_batches),
+    "chunking": (split, split_first_only, never_split),
+    "order": (first_come, by_priority, longest_prefix_first),
+    "admission": (whole_prompt_fits, first_chunk_fits, above_watermark, outputs_reserved),
+    "prompt_blocks": (blocks_when_scheduled, blocks_for_prompt),
+    "victim": (last_admitted, least_urgent, fewest_outputs),
+    "preemption": (recompute, swap),
+}
+
+
+def policy(kind: str, name: str) -> Callable[..., object]:
+    """The function of this kind and name; KeyError when there is none."""
+    return {function.__name__: function for function in POLICIES[kind]}[name]

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from pagedviz.engine import events
-from pagedviz.engine.events import Event
-from pagedviz.engine.snapshot import CachedBlock, Row, Snapshot
+from pagedviz.engine import request_events as requests
+from pagedviz.engine.events import Event, Token
+from pagedviz.engine.snapshot import CachedBlock, RequestState, Row, Snapshot
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -100,7 +101,7 @@ def _block_shared(s: Snapshot, e: events.BlockShared) -> dict[str, Any]:
 def _block_hit(s: Snapshot, e: events.BlockHit) -> dict[str, Any]:
     return {
         **_name_block(s, e.seq_id, e.block, "device"),
-        "tokens": _with(s.tokens, **{e.seq_id: s.tokens[e.seq_id] + e.tokens}),
+        "tokens": _with(s.tokens, **{e.seq_id: s.tokens[e.seq_id] + (e.tokens if e.computed else ())}),
         "ref_counts": _counted(s.ref_counts, e.block, e.ref_count),
         "free_blocks": _removed(s.free_blocks, e.block),
     }
@@ -126,9 +127,18 @@ def _block_collapsed(s: Snapshot, e: events.BlockCollapsed) -> dict[str, Any]:
 
 def _written(s: Snapshot, e: events.Written) -> dict[str, Any]:
     return {
-        "tokens": _with(s.tokens, **{e.seq_id: s.tokens[e.seq_id] + e.tokens}),
-        "last_scheduled": _with(s.last_scheduled, **{e.seq_id: e.engine_step}),
+        "tokens": _with(s.tokens, **{w.seq_id: tokens_up_to(s, w.seq_id, w.position) + w.tokens for w in e.writes}),
+        "last_scheduled": _with(s.last_scheduled, **{w.seq_id: e.engine_step for w in e.writes}),
     }
+
+
+def tokens_up_to(s: Snapshot, seq_id: str, position: int) -> tuple[Token, ...]:
+    """A sequence's tokens, and behind them those of the cached blocks that it waited for, up to `position`."""
+    tokens, size = s.tokens[seq_id], s.block_size
+    for block in s.block_tables[seq_id][len(tokens) // size : position // size]:
+        if block is not None and block in s.cached:
+            tokens += s.cached[block].tokens
+    return tokens
 
 
 def _block_copied(s: Snapshot, e: events.BlockCopied) -> dict[str, Any]:
@@ -195,6 +205,52 @@ def _block_reloaded(s: Snapshot, e: events.BlockReloaded) -> dict[str, Any]:
     }
 
 
+def _request_submitted(s: Snapshot, e: requests.RequestSubmitted) -> dict[str, Any]:
+    request = RequestState(e.tokens, (), e.num_tokens, e.priority, e.salt)
+    waiting = (*s.waiting[: e.queue_index], e.seq_id, *s.waiting[e.queue_index :])
+    return {"requests": _with(s.requests, **{e.seq_id: request}), "waiting": waiting}
+
+
+def _step_started(s: Snapshot, e: requests.StepStarted) -> dict[str, Any]:
+    return {"engine_step": e.engine_step, "token_budget": e.token_budget, "scheduled": {}}
+
+
+def _request_scheduled(s: Snapshot, e: requests.RequestScheduled) -> dict[str, Any]:
+    return {"scheduled": _with(s.scheduled, **{e.seq_id: e.num_tokens})}
+
+
+def _leave(s: Snapshot, seq_id: str) -> dict[str, Any]:
+    """A request is in no queue and in no launch any more."""
+    queues = {name: tuple(x for x in getattr(s, name) if x != seq_id) for name in ("waiting", "running", "swapped")}
+    return {**queues, "scheduled": _without(s.scheduled, seq_id)}
+
+
+def _to_running(s: Snapshot, e: requests.RequestAdmitted | requests.RequestSwappedIn) -> dict[str, Any]:
+    return {**_leave(s, e.seq_id), "running": (*s.running, e.seq_id)}
+
+
+def _request_preempted(s: Snapshot, e: requests.RequestPreempted) -> dict[str, Any]:
+    if e.how == "swap":
+        return {**_leave(s, e.seq_id), "swapped": (*s.swapped, e.seq_id)}
+    return _to_waiting(s, e)
+
+
+def _to_waiting(s: Snapshot, e: requests.RequestPreempted | requests.RequestDropped) -> dict[str, Any]:
+    return {**_leave(s, e.seq_id), "waiting": (e.seq_id, *s.waiting)}
+
+
+def _tokens_sampled(s: Snapshot, e: requests.TokensSampled) -> dict[str, Any]:
+    grown = {
+        seq_id: s.requests[seq_id]._replace(output=(*s.requests[seq_id].output, token))
+        for seq_id, token in zip(e.seq_ids, e.tokens, strict=True)
+    }
+    return {"requests": _with(s.requests, **grown)}
+
+
+def _request_gone(s: Snapshot, e: requests.RequestFinished | requests.RequestAborted) -> dict[str, Any]:
+    return _leave(s, e.seq_id)
+
+
 _CHANGES: dict[type[Event], Callable[[Snapshot, Any], dict[str, Any]]] = {
     events.SequenceAdded: _sequence_added,
     events.SequenceForked: _sequence_forked,
@@ -207,10 +263,21 @@ _CHANGES: dict[type[Event], Callable[[Snapshot, Any], dict[str, Any]]] = {
     events.BlockCollapsed: _block_collapsed,
     events.TokenWritten: _written,
     events.TokensWritten: _written,
+    events.BatchWritten: _written,
     events.BlockCopied: _block_copied,
     events.EntryRewritten: _entry_rewritten,
     events.BlockReleased: _block_released,
     events.BlockFreed: _block_freed,
     events.BlockSpilled: _block_spilled,
     events.BlockReloaded: _block_reloaded,
+    requests.RequestSubmitted: _request_submitted,
+    requests.StepStarted: _step_started,
+    requests.RequestAdmitted: _to_running,
+    requests.RequestScheduled: _request_scheduled,
+    requests.RequestPreempted: _request_preempted,
+    requests.RequestSwappedIn: _to_running,
+    requests.RequestDropped: _to_waiting,
+    requests.TokensSampled: _tokens_sampled,
+    requests.RequestFinished: _request_gone,
+    requests.RequestAborted: _request_gone,
 }

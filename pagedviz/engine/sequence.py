@@ -1,5 +1,6 @@
 """One sequence: its tokens, and the two rows that say where each of its blocks is."""
 
+import collections.abc
 from dataclasses import dataclass, field
 
 from pagedviz.engine.block_hash import Link
@@ -10,7 +11,10 @@ from pagedviz.engine.events import Token
 class Sequence:
     """`block_table[j]` is logical block j's physical block on the device, `host_table[j]` the one on the host; exactly
     one of the two is set, the latter `num_on_host` times. `last_scheduled` is the engine step in which the sequence
-    last wrote a token. `links[j]` is what full block j holds, when prefixes are cached."""
+    last wrote a token. `links[j]` is what full block j holds, when prefixes are cached.
+
+    `tokens` are in the cache. The next launch writes the `scheduled` ones; `awaited` come before them, from cached
+    blocks that the same launch fills for another sequence. A sequence that is `managed` belongs to a request."""
 
     seq_id: str
     tokens: list[Token] = field(default_factory=list)
@@ -20,6 +24,9 @@ class Sequence:
     num_on_host: int = 0
     salt: str | None = None
     links: list[Link] = field(default_factory=list)
+    awaited: list[Token] = field(default_factory=list)
+    scheduled: collections.abc.Sequence[Token] = ()
+    managed: bool = False
 
     @property
     def seq_len(self) -> int:

@@ -18,13 +18,27 @@ class CachedBlock(NamedTuple):
     salt: str | None
 
 
+class RequestState(NamedTuple):
+    """A request: the newest of its `output` is in no slot yet. `num_tokens` outputs are wanted."""
+
+    prompt: tuple[Token, ...]
+    output: tuple[Token, ...]
+    num_tokens: int
+    priority: int
+    salt: str | None
+
+
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything the manager knows.
+    """Everything the manager and the scheduler know.
 
     `block_tables` and `host_tables` have one entry per logical block, None where the block is in the other memory.
     `ref_counts` lists the blocks in use only. `pinned` blocks are held for a copy and named by no table yet.
-    `free_blocks` is head first: the first goes out next. `cached` blocks are full and have a hash, in use or free.
+    `free_blocks` is head first: the first goes out next. `cached` blocks are full and have a hash, in use or free; one
+    whose hash was given when it was scheduled is full after the launch.
+
+    An unfinished request is in one of `waiting`, `running` and `swapped`, a finished one in none. `scheduled` are the
+    tokens that the launch of `engine_step` computes for each of those who run, `token_budget` at most in all.
     """
 
     block_size: int
@@ -42,6 +56,13 @@ class Snapshot:
     host_free_blocks: tuple[int, ...]
     salts: Mapping[str, str | None] = field(default_factory=dict)
     cached: Mapping[int, CachedBlock] = field(default_factory=dict)
+    requests: Mapping[str, RequestState] = field(default_factory=dict)
+    waiting: tuple[str, ...] = ()
+    running: tuple[str, ...] = ()
+    swapped: tuple[str, ...] = ()
+    scheduled: Mapping[str, int] = field(default_factory=dict)
+    engine_step: int = 0
+    token_budget: int = 0
 
     def seq_len(self, seq_id: str) -> int:
         """Tokens in the cache, the newest included."""
@@ -72,4 +93,11 @@ class Snapshot:
             "free_blocks": list(self.free_blocks),
             "host_free_blocks": list(self.host_free_blocks),
             "cached": {str(block): entry.block_hash for block, entry in sorted(self.cached.items())},
+            "requests": {seq_id: request._asdict() for seq_id, request in self.requests.items()},
+            "waiting": list(self.waiting),
+            "running": list(self.running),
+            "swapped": list(self.swapped),
+            "scheduled": dict(self.scheduled),
+            "engine_step": self.engine_step,
+            "token_budget": self.token_budget,
         }

@@ -1,5 +1,7 @@
 """The plain log: what each sequence's K and V are, kept apart from the cache. It judges the cache."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -20,6 +22,18 @@ from pagedviz.engine.events import (
 TOLERANCE = 1e-5  # float32: largest |paged - dense| that passes
 
 
+@dataclass(frozen=True)
+class CachedRows:
+    """Where the rows of a cached block are, or will be after the next launch: in the log of who fills it."""
+
+    logged: "LoggedSequence"
+    rows: slice
+
+    def of(self, row: list[Tensor]) -> list[Tensor]:
+        """The block's part of one of the log's lists."""
+        return row[self.rows]
+
+
 class LoggedSequence:
     """One sequence, token after token: `q`, `k`, `v` are lists by layer of [seq_len, heads, head_dim]; `x` is the last
     hidden state of each token, [seq_len, hidden]."""
@@ -29,6 +43,7 @@ class LoggedSequence:
         self.k: list[list[Tensor]] = [[] for _ in range(num_layers)]
         self.v: list[list[Tensor]] = [[] for _ in range(num_layers)]
         self.x: list[Tensor] = []
+        self.awaited: list[CachedRows] = []  # of blocks that the next launch fills for another sequence
 
     def rows(self) -> list[list[Tensor]]:
         """Every list that grows by one element a token."""
@@ -37,6 +52,20 @@ class LoggedSequence:
     def stacked_kv(self, layer: int, seq_len: int | None = None) -> tuple[Tensor, Tensor]:
         """K and V of the first `seq_len` tokens, or of all, each [seq_len, num_kv_heads, head_dim]."""
         return torch.stack(self.k[layer][:seq_len]), torch.stack(self.v[layer][:seq_len])
+
+    def take_awaited(self, layer: int) -> None:
+        """Take over one layer's rows of the awaited blocks: who fills them has just computed them."""
+        for block in self.awaited:
+            theirs = block.logged
+            for mine, row in ((self.q, theirs.q), (self.k, theirs.k), (self.v, theirs.v)):
+                mine[layer] += block.of(row[layer])
+
+    def finish(self, rows: list[Tensor]) -> None:
+        """Add the last hidden states of a launch, behind those of the awaited blocks."""
+        for block in self.awaited:
+            self.x += block.of(block.logged.x)
+        self.awaited = []
+        self.x += rows
 
     def shortened(self, num_tokens: int) -> "LoggedSequence":
         """Another log with the first tokens of this one, which stays as it is for whoever looks back."""
@@ -55,7 +84,7 @@ class KVLog:
     def __init__(self, num_layers: int) -> None:
         self.num_layers = num_layers
         self.sequences: dict[str, LoggedSequence] = {}
-        self.cached: dict[int, list[list[Tensor]]] = {}
+        self.cached: dict[int, CachedRows] = {}
 
     def apply(self, event: Event) -> None:
         match event:
@@ -68,10 +97,14 @@ class KVLog:
                     mine += theirs[first : first + len(event.tokens)]
             case BlockCached():
                 start, size = event.logical_block * len(event.tokens), len(event.tokens)
-                self.cached[event.block] = [row[start : start + size] for row in self.sequences[event.seq_id].rows()]
+                rows = slice(start, start + size)
+                self.cached[event.block] = CachedRows(self.sequences[event.seq_id], rows)
+            case BlockHit(computed=False):
+                self.sequences[event.seq_id].awaited.append(self.cached[event.block])
             case BlockHit():
-                for mine, kept in zip(self.sequences[event.seq_id].rows(), self.cached[event.block], strict=True):
-                    mine += kept
+                kept = self.cached[event.block]
+                for mine, row in zip(self.sequences[event.seq_id].rows(), kept.logged.rows(), strict=True):
+                    mine += kept.of(row)
             case BlockCollapsed():
                 self._collapse(event)
             case BlockEvicted():
@@ -84,10 +117,10 @@ class KVLog:
     def _collapse(self, event: BlockCollapsed) -> None:
         """The sequence's block is now another one, perhaps with other last bits: what it holds is what counts."""
         kept = self.cached[event.target]
-        size = len(kept[-1])
+        size = kept.rows.stop - kept.rows.start
         start = event.logical_block * size
         logged = self.sequences[event.seq_id]
         collapsed = logged.shortened(start)
-        for row, block, mine in zip(collapsed.rows(), kept, logged.rows(), strict=True):
-            row += block + mine[start + size :]
+        for row, theirs, mine in zip(collapsed.rows(), kept.logged.rows(), logged.rows(), strict=True):
+            row += kept.of(theirs) + mine[start + size :]
         self.sequences[event.seq_id] = collapsed

@@ -50,7 +50,7 @@ def launch_input(snapshot: Snapshot, event: Event | None) -> LaunchInput:
     Example: B holds 6 tokens, and A writes its prompt of 3 into slots 28, 29, 30 -> seq_ids (B, A), query_lens (1, 3),
     query_start_loc [0, 1, 4], slot_mapping [-1, 28, 29, 30].
     """
-    written = {event.seq_id: event.slots} if isinstance(event, Written) else {}
+    written = {write.seq_id: write.slots for write in event.writes} if isinstance(event, Written) else {}
     seq_ids = tuple(s for s in snapshot.tokens if snapshot.tokens[s] and snapshot.is_resident(s))
     slots = [written.get(s, (NO_SLOT,)) for s in seq_ids]
     query_lens = tuple(map(len, slots))

@@ -92,11 +92,12 @@ class Recording:
         return self._kv
 
     def _store(self, kv: KVCache, event: Written) -> None:
-        logged = self._log(event.seq_id, self._index)
-        rows = slice(event.position, event.position + len(event.slots))
-        for layer in range(self._scenario.cache.num_layers):
-            k, v = torch.stack(logged.k[layer][rows]), torch.stack(logged.v[layer][rows])
-            kv.store(layer, k, v, event.slots)
+        for write in event.writes:
+            logged = self._log(write.seq_id, self._index)
+            rows = slice(write.position, write.position + len(write.slots))
+            for layer in range(self._scenario.cache.num_layers):
+                k, v = torch.stack(logged.k[layer][rows]), torch.stack(logged.v[layer][rows])
+                kv.store(layer, k, v, write.slots)
 
     def _log(self, seq_id: str, index: int) -> LoggedSequence:
         kept = self._logs[seq_id]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import kernels
 from pagedviz.engine import invariants
-from pagedviz.engine.events import BlockCollapsed, BlockHit, Event, Written
+from pagedviz.engine.events import BatchWritten, BlockCollapsed, BlockHit, Event, Write, Written
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import Happening, Player
 from pagedviz.probe import Probe
@@ -63,8 +63,9 @@ class Runner:
             self.kv.apply(event)
             self.log.apply(event)
             if isinstance(event, Written):
-                alone = replace(happening.snapshot, tokens={event.seq_id: happening.snapshot.tokens[event.seq_id]})
-                error = self._launch(launch_input(alone, event), event)[event.seq_id]
+                tokens = {write.seq_id: happening.snapshot.tokens[write.seq_id] for write in event.writes}
+                alone = replace(happening.snapshot, tokens=tokens)
+                error = max(self._launch(launch_input(alone, event), event).values())
             yield happening, error
 
     def ask(self, probe: Probe, index: int) -> dict[str, Any]:
@@ -77,9 +78,10 @@ class Runner:
         if event is not None:
             self.kv.apply(event)
             self.log.apply(event)
+        adopted = self._adopted(event)
         error = self._launch(launch_input(snapshot, event), event)
-        if isinstance(event, BlockHit | BlockCollapsed):
-            error[event.seq_id] = max(error[event.seq_id], self._error_of_hit(snapshot, event))
+        for seq_id, logical_block in adopted:
+            error[seq_id] = max(error[seq_id], self._error_of_hit(snapshot, seq_id, logical_block))
         wrong_bytes = [seq_id for seq_id in snapshot.tokens if not self._bytes_agree(snapshot, seq_id)]
         broken += tuple(f"bytes: K or V of {seq_id} through its table differs from its log" for seq_id in wrong_bytes)
         num_invariants = len(invariants.INVARIANTS) + 1  # the engine's, and the bytes through the tables
@@ -96,7 +98,7 @@ class Runner:
             num_invariants=num_invariants,
             backend=kernels.backend_name(),
             milliseconds=(time.perf_counter() - started) * 1000,
-            weights=self._weights(snapshot, getattr(event, "seq_id", None)),
+            weights=self._weights(snapshot, event),
             failed=tuple(s for s in snapshot.tokens if s in wrong_bytes or not error.get(s, 0.0) <= TOLERANCE),
         )
 
@@ -105,30 +107,31 @@ class Runner:
 
         In each layer one launch stores K and V and one attends. Returns by sequence the largest |paged - dense|.
         """
-        written = event if isinstance(event, Written) else None
-        rows = [self.model.embed(token) for token in written.tokens] if written else []
+        writes = event.writes if isinstance(event, Written) else ()
+        rows = {write.seq_id: [self.model.embed(token) for token in write.tokens] for write in writes}
         error = dict.fromkeys(launch.seq_ids, 0.0)
         self.kv.claim(launch.block_tables.flatten().tolist())
         launch = launch.on(self.device)  # once, not in every layer
         for layer in range(self.cache.num_layers if error else 0):
-            if written:
-                self._project(layer, written, rows)
+            for write in writes:
+                self._project(layer, write, rows[write.seq_id])
+            if writes:
                 k, v = self._newest(launch, layer, "k"), self._newest(launch, layer, "v")
                 self.kv.store(layer, k, v, launch.slot_mapping)
             paged = self._attend(layer, launch)
             for seq_id, worst in self._errors(layer, paged).items():
                 error[seq_id] = max(error[seq_id], worst)
-            if written:
-                heads = paged[written.seq_id]
-                rows = [self.model.after_attention(layer, x, out) for x, out in zip(rows, heads, strict=True)]
-        if written:
-            self.log.sequences[written.seq_id].x += rows
+            for seq_id, x in rows.items():
+                rows[seq_id] = [self.model.after_attention(layer, *row) for row in zip(x, paged[seq_id], strict=True)]
+        for seq_id, x in rows.items():
+            self.log.sequences[seq_id].finish(x)
         return error
 
-    def _project(self, layer: int, written: Written, rows: list[Tensor]) -> None:
-        """Log q, k and v of the new tokens in one layer, each row computed by itself."""
-        logged = self.log.sequences[written.seq_id]
-        for position, x in enumerate(rows, written.position):
+    def _project(self, layer: int, write: Write, rows: list[Tensor]) -> None:
+        """Log q, k and v of a sequence's new tokens in one layer, each row computed by itself."""
+        logged = self.log.sequences[write.seq_id]
+        logged.take_awaited(layer)
+        for position, x in enumerate(rows, write.position):
             for row, value in zip((logged.q, logged.k, logged.v), self.model.qkv(layer, x, position), strict=True):
                 row[layer].append(value)
 
@@ -170,14 +173,25 @@ class Runner:
         # A NaN that reached the output passes no comparison, so it is made the worst.
         return dict(zip(paged, torch.stack(worst).nan_to_num(nan=math.inf).tolist(), strict=True))
 
-    def _error_of_hit(self, snapshot: Snapshot, event: BlockHit | BlockCollapsed) -> float:
+    def _adopted(self, event: Event | None) -> list[tuple[str, int]]:
+        """Which logical blocks of whom hold, after this event, what another sequence computed."""
+        match event:
+            case BlockHit(computed=True) | BlockCollapsed():
+                return [(event.seq_id, event.logical_block)]
+            case BatchWritten():
+                size, logs = self.cache.block_size, self.log.sequences
+                waiting = [(write, len(logs[write.seq_id].awaited)) for write in event.writes]
+                return [(w.seq_id, w.position // size - k) for w, count in waiting for k in range(1, count + 1)]
+        return []
+
+    def _error_of_hit(self, snapshot: Snapshot, seq_id: str, logical_block: int) -> float:
         """The largest difference of a cached block's rows from what the model gives for the sequence's own tokens.
 
         So a block with other tokens, or behind others, is found out although its bytes are those of its first owner.
         """
-        logged, size = self.log.sequences[event.seq_id], self.cache.block_size
-        block = slice(event.logical_block * size, (event.logical_block + 1) * size)
-        tokens = snapshot.tokens[event.seq_id][block]
+        logged, size = self.log.sequences[seq_id], self.cache.block_size
+        block = slice(logical_block * size, (logical_block + 1) * size)
+        tokens = snapshot.tokens[seq_id][block]
         rows, worst = [self.model.embed(token) for token in tokens], []
         for layer in range(self.cache.num_layers):
             projected = [self.model.qkv(layer, x, position) for position, x in enumerate(rows, block.start)]
@@ -197,23 +211,29 @@ class Runner:
         # As integers: a NaN equals itself, so a NaN that was stored as it was computed is no fault of the cache.
         return all(torch.equal(cached.view(torch.int32), torch.stack(log).view(torch.int32)) for cached, log in pairs)
 
-    def _weights(self, snapshot: Snapshot, seq_id: str | None) -> dict[str, list[list[float]]]:
-        """How much of its attention a sequence's newest token pays to each of its blocks, last layer, by query head.
+    def _weights(self, snapshot: Snapshot, event: Event | None) -> dict[str, list[list[float]]]:
+        """By sequence of this step, how much of its attention its newest token pays to each of its blocks.
 
-        Computed in float64 over the log: softmax(q K^T / sqrt(head_dim)), summed block by block. {} where there is
-        none, or where the log itself holds NaN.
+        Last layer, by query head, in float64 over the log: softmax(q K^T / sqrt(head_dim)), summed block by block.
+        Without those that have none, or where the log itself holds NaN.
         """
-        if seq_id is None or not snapshot.tokens.get(seq_id) or len(snapshot.block_tables[seq_id]) > MAX_BLOCKS:
-            return {}
+        seq_ids = [write.seq_id for write in event.writes] if isinstance(event, Written) else []
+        seq_ids = seq_ids or [getattr(event, "seq_id", "")]
+        rows = {s: self._weights_of(s) for s in seq_ids if 0 < len(snapshot.block_tables.get(s, ())) <= MAX_BLOCKS}
+        return {seq_id: weights for seq_id, weights in rows.items() if weights}
+
+    def _weights_of(self, seq_id: str) -> list[list[float]]:
         logged = self.log.sequences[seq_id]
+        if not logged.x:
+            return []
         k = torch.stack(logged.k[-1]).double().repeat_interleave(self.cache.num_heads // self.cache.num_kv_heads, dim=1)
         scores = torch.einsum("hd,khd->hk", logged.q[-1][-1].double(), k) * self.cache.head_dim**-0.5
         by_block = scores.softmax(dim=-1).split(self.cache.block_size, dim=-1)
         rows = torch.stack([block.sum(dim=-1) for block in by_block], dim=-1)
         # What a wrong kernel gave goes on into the next layer; a NaN from there is no weight, and no JSON.
         if not rows.isfinite().all():
-            return {}
-        return {seq_id: [[round(weight, 4) for weight in row] for row in rows.tolist()]}
+            return []
+        return [[round(weight, 4) for weight in row] for row in rows.tolist()]
 
 
 def _next_token(model: ToyModel, log: KVLog, seq_id: str) -> str:

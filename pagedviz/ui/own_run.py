@@ -1,6 +1,7 @@
 """The learner's own run: a scenario that grows by operations, with undo. It lives in the session, and no change is lost
 to a refusal: what the engine or the format would refuse is said in a sentence and leaves everything as it was."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -10,6 +11,7 @@ import streamlit as st
 
 from pagedviz import scenario as scenarios
 from pagedviz import trace
+from pagedviz.engine.events import Token
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import Player
 from pagedviz.scenario import Add, CacheConfig, Op, Scenario, ScenarioError
@@ -21,7 +23,6 @@ START = Scenario(
     cache=CacheConfig(scatter=True),
     ops=(Add("A", ("Four", "score", "and", "seven", "years", "ago", "our")),),
 )
-UNKNOWN_TOKEN = "…"  # a dry run knows which slot a generated token takes, not which word it is
 
 
 @dataclass
@@ -133,7 +134,11 @@ class DryRun:
 
 @lru_cache(maxsize=64)
 def dry_run(scenario: Scenario) -> DryRun:
-    player = Player(scenario.cache, scenario.seed, lambda seq_id: UNKNOWN_TOKEN)
+    def stand_in(seq_id: str) -> Token:
+        """A dry run does not know the model's word, but that it is the same one behind the same tokens."""
+        return "…" + hashlib.sha256(repr(player.manager.sequences[seq_id].tokens).encode()).hexdigest()[:12]
+
+    player = Player(scenario.cache, scenario.seed, stand_in)
     refusal, state, num_steps = "", player.base, 0
     for op in scenario.ops:
         for happening in player.perform(op):

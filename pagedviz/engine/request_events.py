@@ -1,0 +1,106 @@
+"""What can happen to requests: the scheduler's events, told as those of the blocks are.
+
+A request waits, runs or is swapped out. Its sequence, with a block table, is there only while it runs or is swapped.
+"""
+
+from dataclasses import dataclass
+
+from pagedviz.engine.events import Event, Token
+
+
+@dataclass(frozen=True)
+class RequestSubmitted(Event):
+    """{seq_id} was submitted: a prompt of {tokens:token}, and {num_tokens} more to generate. It waits at place
+    {queue_index} of the queue."""
+
+    seq_id: str
+    tokens: tuple[Token, ...]
+    num_tokens: int
+    priority: int
+    salt: str | None
+    queue_index: int
+
+
+@dataclass(frozen=True)
+class StepStarted(Event):
+    """Engine step {engine_step} began. Its launch may compute {token_budget:token}, whoever they belong to."""
+
+    engine_step: int
+    token_budget: int
+
+
+@dataclass(frozen=True)
+class RequestAdmitted(Event):
+    """{seq_id} left the waiting queue and runs from now on."""
+
+    seq_id: str
+
+
+@dataclass(frozen=True)
+class RequestScheduled(Event):
+    """{seq_id} was given {num_tokens:token} of this step's launch. {budget_left} are left of the budget."""
+
+    seq_id: str
+    num_tokens: int
+    budget_left: int
+
+
+@dataclass(frozen=True)
+class RequestWaits(Event):
+    """{seq_id} has to wait: {reason}."""
+
+    seq_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class RequestPreempted(Event):
+    """{seq_id} was preempted, because {requester} needs a block and none is free. {then}."""
+
+    seq_id: str
+    requester: str
+    num_tokens: int
+    how: str
+    then: str
+
+
+@dataclass(frozen=True)
+class RequestSwappedIn(Event):
+    """{seq_id} is whole on the device again, and runs."""
+
+    seq_id: str
+
+
+@dataclass(frozen=True)
+class RequestDropped(Event):
+    """{seq_id} gave up what it has on the host and on the device, because {reason}. It waits at the front of the queue,
+    and its {num_tokens:token} will be computed again."""
+
+    seq_id: str
+    num_tokens: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class TokensSampled(Event):
+    """The step's outputs are known: {said}. No slot holds them yet; the next step writes them."""
+
+    seq_ids: tuple[str, ...]
+    tokens: tuple[Token, ...]
+    said: str
+
+
+@dataclass(frozen=True)
+class RequestFinished(Event):
+    """{seq_id} has all of its {num_tokens:token}. It lets go of everything; the last was never written."""
+
+    seq_id: str
+    num_tokens: int
+
+
+@dataclass(frozen=True)
+class RequestAborted(Event):
+    """{seq_id} was aborted after {num_tokens} generated tokens. It lets go of everything."""
+
+    seq_id: str
+    num_tokens: int

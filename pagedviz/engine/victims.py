@@ -1,0 +1,37 @@
+"""Who is preempted when no block is free, and what becomes of what it has. Each is one function."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from pagedviz.engine.request import Request
+
+Victim = Callable[[Sequence[Request]], Request]  # of those who run, in the order in which they were admitted
+
+
+def last_admitted(running: Sequence[Request]) -> Request:
+    """The last of those who run; it may be the one that needs the block. Source: vLLM, nano-vllm."""
+    return running[-1]
+
+
+def least_urgent(running: Sequence[Request]) -> Request:
+    """The largest priority number, and of equal ones who came last. Source: vLLM V1 with priorities."""
+    return max(running, key=lambda request: (request.priority, request.arrival))
+
+
+def fewest_outputs(running: Sequence[Request]) -> Request:
+    """Who has generated least, so that least is lost, and of equals the longer prompt. Source: SGLang's retraction."""
+    return min(running, key=lambda request: (len(request.output), -len(request.prompt)))
+
+
+How = Literal["recompute", "swap"]
+Preemption = Callable[[int, int], How]  # (blocks that would move, free host blocks)
+
+
+def recompute(blocks: int, host_free: int) -> How:
+    """Its blocks are freed, and its tokens computed again. Source: vLLM V1 does nothing else."""
+    return "recompute"
+
+
+def swap(blocks: int, host_free: int) -> How:
+    """All of its blocks move to the host, or none: recompute where they do not fit. Source: the paper, vLLM V0."""
+    return "swap" if 0 < blocks <= host_free else "recompute"
