@@ -140,6 +140,12 @@ def cached() -> Data:
     return run_of("cached", CACHED, CACHED_OPS)
 
 
+def salted() -> Data:
+    """The same prompt three times, and it is hit once: the second has another salt."""
+    ops = (Add("A", tuple("abcde"), "red"), Add("B", tuple("abcde"), "blue"), Add("C", tuple("abcde"), "red"))
+    return run_of("salted", CACHED, ops)
+
+
 def odd() -> Data:
     """Tokens that are markup, emoji, right-to-left, white space, numbers and long words."""
     ops = (Add("A", ODD_TOKENS), Fork("A", "אב"), Append("אב", ("<b>bold</b>",)))
@@ -221,6 +227,7 @@ CASES = {
     "lesson": lesson,
     "three": three,
     "cached": cached,
+    "salted": salted,
     "odd": odd,
     "v1": v1,
     "failed": failed,

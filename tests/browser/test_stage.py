@@ -162,10 +162,113 @@ def test_the_drawn_state_is_the_managers_at_every_step_with_cached_prefixes(show
     for step, snapshot in enumerate([player.base, *(happening.snapshot for happening in happenings)]):
         at(page, step)
         assert stage.evaluate(READ) == shown_state(snapshot), f"step {step}"
-        noted = [node.get_attribute("aria-label") for node in stage.locator(".block.physical").all()]
-        seen = {int(label.split()[2].strip(",")) for label in noted if "cached" in label}
-        assert seen == set(snapshot.cached), f"step {step}"
+        assert stage.evaluate(READ_HASHES) == shown_hashes(snapshot), f"step {step}"
         page.keyboard.press("ArrowRight")
+
+
+# The hashes that are drawn, and the tokens of free blocks that still hold some.
+READ_HASHES = """root => {
+  const all = (selector) => [...root.querySelectorAll(selector)];
+  const of = (block) => block.querySelector('.hash').textContent;
+  const line = (block) => [of(block), block.querySelector('.parent').textContent];
+  const kept = (block) => [...block.querySelectorAll('[data-fill=kept]')].map((cell) => cell.textContent);
+  const pool = all('[data-block]').filter(of);
+  return {pool: Object.fromEntries(pool.map((block) => [block.dataset.block, line(block)])),
+    rows: Object.fromEntries(all('.logical').filter(of).map((b) => [b.dataset.seq + b.dataset.logical, of(b)])),
+    kept: Object.fromEntries(all('[data-block]').filter((b) => kept(b).length).map((b) => [b.dataset.block, kept(b)])),
+    said: pool.filter((b) => b.getAttribute('aria-label').includes(`cached, hash ${of(b)}`)).length,
+    chips: all('.queue .free-chip[data-kept]').map((chip) => chip.textContent)};
+}"""
+
+
+def shown_hashes(snapshot: Any) -> dict[str, Any]:
+    cached, free = snapshot.cached, snapshot.free_blocks
+    parents = {block: entry.parent_hash for block, entry in cached.items()}
+    return {
+        "pool": {
+            str(b): [e.block_hash[:4], f"after {parents[b][:4]}" if parents[b] else "first"] for b, e in cached.items()
+        },
+        "rows": {
+            f"{seq}{j}": cached[block].block_hash[:4]
+            for seq, row in snapshot.block_tables.items()
+            for j, block in enumerate(row)
+            if block in cached
+        },
+        "kept": {str(block): list(cached[block].tokens) for block in free if block in cached},
+        "said": len(cached),
+        "chips": [str(block) for block in free if block in cached],
+    }
+
+
+def test_a_free_block_that_may_be_hit_says_what_it_holds_and_when_it_goes(show: Open) -> None:
+    page = show("cached", step=20)
+    label = "physical block 2, free, still holds 4 tokens, cached, hash 724c after 7616, 5th out of the free queue"
+    assert page.locator("[data-block='2']").get_attribute("aria-label") == label
+    chip = page.locator(".free-chip[data-link=d2]")
+    assert chip.get_attribute("aria-label") == "free block 2, cached, still holds hash 724c"
+    assert "5th out" in page.locator("[data-block='2']").inner_text()
+    page.locator("[data-block='2'] .cell").first.hover()
+    assert page.get_by_role("tooltip").inner_text().startswith("“e”, slot 8: kept for")
+
+
+def test_a_hit_brings_the_tokens_back_to_life(show: Open) -> None:
+    page = show("cached", step=20)
+    assert opacities(page, 0) == []
+    press(page, "Step forward")
+    freeze(page, 0)
+    assert opacities(page, 0) == ["0.15"] * 4
+    assert page.locator(".ghost").count() == 1  # its place in the free queue comes with it
+    freeze(page, 379)
+    assert {round(float(opacity)) for opacity in opacities(page, 0)} == {1}
+    assert page.locator("[data-free='0']").count() == 0
+
+
+def test_an_evicted_hash_is_struck_out_at_its_step_and_its_tokens_fade(show: Open) -> None:
+    page = show("cached", step=28)
+    block = page.locator("[data-block='2']")
+    assert block.locator("[data-fill=kept]").count() == 4
+    press(page, "Step forward")
+    freeze(page, 100)
+    assert page.locator(".ghost [data-fill=kept]").count() == 4
+    assert block.locator("[data-fill=kept]").count() == 0
+    assert block.locator("s").inner_text() == "724c"
+    press(page, "Step forward")
+    assert block.locator("s").text_content() == ""
+
+
+def test_a_collapsed_block_gives_its_place_to_the_cached_one(show: Open) -> None:
+    page = show("cached", step=11)
+    press(page, "Step forward")
+    freeze(page, 100)
+    assert page.locator(".ghost [data-fill=filled]").count() == 4
+    assert page.locator("[data-table-seq=B][data-table-logical='1'] s").text_content() == "5"
+    assert page.locator("[data-block='2']").get_attribute("data-now") == ""
+    assert page.locator("[data-block='5']").get_attribute("data-now") == "old"
+
+
+def test_a_focused_block_shows_the_chain_that_its_hash_stands_for(show: Open) -> None:
+    page = show("cached", step=35)
+    chained = page.locator(".physical[data-chain]")
+    assert chained.count() == 0
+    page.locator("[data-block='1']").focus()
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.shadowRoot.activeElement.dataset.block") == "2"
+    assert chained.evaluate_all("all => all.map((block) => block.dataset.block)") == ["1", "4", "5"]
+    assert page.locator(".wires .chain:not(.head)").count() == 3
+    page.keyboard.press("Escape")
+    assert chained.count() == 0
+
+
+def test_a_salt_is_named_where_the_chain_begins(show: Open) -> None:
+    page = show("salted", step=len(stage_demo.salted()["steps"]))
+    first = {
+        seq: page.locator(f".logical[data-seq={seq}][data-logical='0']").get_attribute("data-entry") for seq in "ABC"
+    }
+    assert first["A"] == first["C"] != first["B"]
+    for seq, salt in {"A": "red", "B": "blue"}.items():
+        assert page.locator(f"[data-block='{first[seq]}'] .parent").inner_text() == f"salt “{salt}”"
+        assert f"salt “{salt}”" in page.locator(f"[data-row={seq}] .salt").inner_text()
+        assert f", salt “{salt}”" in page.locator(f"[data-block='{first[seq]}']").get_attribute("aria-label")
 
 
 def test_the_next_slot_is_drawn_once_for_each_sequence_in_both_places(show: Open) -> None:
@@ -290,7 +393,9 @@ def test_tokens_are_text_whatever_they_contain(show: Open) -> None:
 def test_the_null_block_is_shown_as_such(show: Open) -> None:
     page = show("v1", step=5)
     assert page.locator("[data-block='0']").get_attribute("data-kind") == "null"
-    assert "null block" in page.locator("[data-block='0']").inner_text()
+    assert page.locator("[data-block='0']").inner_text().split() == "0 null block reserved, never handed out".split()
+    label = "physical block 0, the null block: reserved, never handed out, never written"
+    assert page.locator("[data-block='0']").get_attribute("aria-label") == label
     assert page.locator("[data-free='0']").count() == 0
 
 
@@ -473,6 +578,9 @@ def test_reduced_motion_moves_nothing(show: Open) -> None:
         ("lesson", 13, "dark"),
         ("failed", 7, "light"),
         ("big", 3, "light"),
+        ("cached", 20, "dark"),
+        ("cached", 29, "light"),
+        ("salted", 12, "dark"),
     ],
 )
 def test_axe_finds_nothing(show: Open, case: str, step: int, theme: str) -> None:

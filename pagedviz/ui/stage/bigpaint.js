@@ -16,7 +16,7 @@ export function paintPool(pool) {
   const ratio = window.devicePixelRatio || 1;
   const g = pool.canvas.getContext("2d");
   const style = getComputedStyle(pool.node);
-  for (const name of ["ink", "line", "quiet", "surface"]) {
+  for (const name of ["ink", "line", "quiet", "surface", "kept"]) {
     g.fillStyle = style.getPropertyValue(`--${name}`).trim();
     pool[name] = g.fillStyle; // as rgb: parsed once here, not once a block
   }
@@ -40,11 +40,14 @@ export function paintPool(pool) {
   paintMini(pool, ratio);
 }
 
+// A sequence's own colour, or a grey: in use, free and cached, free.
+const shade = (pool, fill) => (fill === null ? pool.line : fill[0].startsWith("#") ? fill[0] : fill[0] === "kept" ? pool.kept : pool.quiet);
+
 function paintBlock(pool, g, index, x, y, side) {
   const gap = side > 3 ? Math.min(3, side * 0.14) : 0;
   const inner = side - gap;
   const fill = pool.fills[index];
-  const colour = fill === null ? pool.line : fill[0].startsWith("#") ? fill[0] : pool.quiet;
+  const colour = shade(pool, fill);
   if (colour !== pool.brush) g.fillStyle = pool.brush = colour;
   if (side < 48) {
     g.fillRect(x, y, inner, inner);
@@ -89,6 +92,11 @@ function paintSlots(pool, g, entry, x, y, width, height, fill) {
       g.setLineDash([2, 2]);
       g.strokeRect(cx + 0.5, cy + 0.5, w - 2.5, hgt - 2.5);
       g.setLineDash([]);
+      if (block.kept && w > 34) {
+        g.fillStyle = pool.quiet;
+        g.font = "10px sans-serif";
+        g.fillText(tokenText(block.kept.tokens[offset] ?? ""), cx + 3, cy + hgt / 2 + 3, w - 7);
+      }
     }
   }
 }
@@ -115,7 +123,7 @@ function paintMini(pool, ratio) {
   const w = MINI.width / columns;
   const hgt = MINI.height / rows;
   pool.fills.forEach((fill, index) => {
-    g.fillStyle = fill === null ? pool.line : fill[0].startsWith("#") ? fill[0] : pool.quiet;
+    g.fillStyle = shade(pool, fill);
     g.fillRect((index % columns) * w, Math.floor(index / columns) * hgt, w, hgt);
   });
   g.strokeStyle = pool.ink;

@@ -95,7 +95,7 @@ export class BigPool {
   describe(entry) {
     const { state, owners, colours } = this.view;
     const block = physicalBlock(state, entry, owners, colours);
-    const words = block.tokens.slice(0, 8).map((token) => `“${token}”`).join(" ");
+    const words = (block.tokens.length ? block.tokens : block.kept?.tokens ?? []).slice(0, 8).map((token) => `“${token}”`).join(" ");
     return `${physicalLabel(block, state.blockSize)}${words ? `: ${words}` : ""}`;
   }
 
@@ -188,7 +188,7 @@ export class BigPool {
         const other = named.length > 1 ? colours.get(named[1].seq).fill : null;
         return [colours.get(named[0].seq).fill, other];
       }
-      return refs[index] ? ["held", null] : null;
+      return refs[index] ? ["held", null] : !this.onHost && state.cached.has(index) ? ["kept", null] : null;
     });
   }
 
@@ -208,7 +208,8 @@ export class BigPool {
     }
     const free = (this.onHost ? state.hostFree : state.free).length;
     const number = (value) => value.toLocaleString("en");
-    const words = `${number(used)} in use, ${number(shared)} of them shared, ${number(free)} free`;
+    const kept = this.onHost ? 0 : state.free.reduce((count, block) => count + (state.cached.has(block) ? 1 : 0), 0);
+    const words = `${number(used)} in use, ${number(shared)} of them shared, ${number(free)} free${kept ? `, ${number(kept)} of them cached` : ""}`;
     setText(this.summary, words);
     const told = this.about.slice(0, MOST_TOLD).map((entry) => this.describe(entry));
     if (this.about.length > MOST_TOLD) told.push(`and ${number(this.about.length - MOST_TOLD)} more blocks`);

@@ -1,5 +1,6 @@
 // What the drawings need to know about a state, in one pass over the tables.
 import { blockOf, isHost, hostEntry, linkOf, nameOf } from "./replay.js";
+import { chainOf, hashWords, ordinal } from "./hashes.js";
 
 // Okabe and Ito's colours, each with the text colour that reads on it (4.5:1 or better).
 const DARK = "#14161a";
@@ -76,20 +77,30 @@ export function physicalBlock(state, entry, owners, colours) {
     tokens,
     next,
     kind: isNull ? "null" : pinned ? "pinned" : refCount === 0 ? "free" : refCount > 1 ? "shared" : "used",
-    cached: !isHost(entry) && state.cached.has(block),
+    kept: keptIn(state, entry, owners),
+    place: refCount === 0 && !isHost(entry) ? state.free.indexOf(block) + 1 : 0,
     fills: seqs.map((seq) => colours.get(seq) ?? COLOURS[7]),
   };
+}
+
+// What a block with a hash holds, in use or free, or null; `whole`: a prompt can reach it.
+export function keptIn(state, entry, owners) {
+  const kept = isHost(entry) ? undefined : state.cached.get(entry);
+  return kept ? { ...kept, whole: chainOf(state, owners, entry).whole } : null;
 }
 
 export function physicalLabel(view, blockSize) {
   const where = isHost(view.entry) ? "host block" : "physical block";
   const id = isHost(view.entry) ? view.name : view.block;
-  if (view.kind === "null") return `${where} ${id}, the null block, never written`;
+  if (view.kind === "null") return `${where} ${id}, the null block: reserved, never handed out, never written`;
   const filled = `${view.tokens.length} of ${blockSize} slots filled`;
   if (view.kind === "pinned") return `${where} ${id}, held for a copy under way, named by no table yet, ${filled}`;
-  if (view.kind === "free") return `${where} ${id}, free, ${view.cached ? "cached: it may still be hit" : "nobody's"}`;
+  const hash = view.kept ? `, cached, ${hashWords(view.kept)}` : "";
+  if (view.kind === "free") {
+    return `${where} ${id}, free, ${view.kept ? `still holds ${view.kept.tokens.length} tokens${hash}, ${ordinal(view.place)} out of the free queue` : "nobody's"}`;
+  }
   const names = view.seqs.length ? `named by ${listed(view.seqs)}` : "named by no table";
-  return `${where} ${id}, ${names}, ${view.refCount} ${view.refCount === 1 ? "reference" : "references"}, ${filled}${view.cached ? ", cached" : ""}`;
+  return `${where} ${id}, ${names}, ${view.refCount} ${view.refCount === 1 ? "reference" : "references"}, ${filled}${hash}`;
 }
 
 export const listed = (names) =>

@@ -13,6 +13,7 @@ export class Links {
     this.read = null; // what the lens reads just now
     this.repaint = () => {};
     this.bigRect = () => null;
+    this.chainOf = () => [];
     this.wires = svg("svg", { class: "wires", "aria-hidden": "true" });
     this.tip = h("div", { class: "tip", role: "tooltip", hidden: "" });
     root.append(this.wires, this.tip);
@@ -125,17 +126,19 @@ export class Links {
 
   light({ repaint = true } = {}) {
     const link = this.current();
+    const chain = this.chainOf(link);
     for (const node of this.root.querySelectorAll("[data-link]")) {
       setAttr(node, "data-lit", link !== null && node.dataset.link === link ? "" : null);
+      setAttr(node, "data-chain", chain.includes(node.dataset.link) ? "" : null);
       if (node.localName !== "button") setAttr(node, "aria-pressed", String(node.dataset.link === this.pinned));
     }
     setAttr(this.root, "data-linking", link === null ? null : "");
     if (repaint) this.repaint();
-    this.wire(link);
+    this.wire(link, chain);
   }
 
-  // Logical block -> table entry -> physical block, drawn for the lit ends only.
-  wire(link) {
+  // Logical block -> table entry -> physical block -> the block whose hash is in its own, for the lit ends only.
+  wire(link, chain) {
     this.wires.replaceChildren();
     if (link === null) return;
     const origin = this.root.getBoundingClientRect();
@@ -154,6 +157,22 @@ export class Links {
       const end = point(target.left + Math.min(target.width / 2, 80), target.top);
       this.curve(point(via.left + via.width / 2, via.bottom + 2), end, colour, true);
     }
+    const chips = [link, ...chain].map((one) => this.root.querySelector(`.physical[data-link="${one}"] .hash`)?.getBoundingClientRect());
+    for (let k = 1; k < chips.length; k += 1) {
+      if (chips[k - 1]?.width && chips[k]?.width) this.arc(...[chips[k - 1], chips[k]].map((box) => [...point(box.left, box.top), box.width, box.height]));
+    }
+  }
+
+  // From a hash to its parent's: below both, or beside both when one stands over the other.
+  arc([x0, y0, w0, h0], [x1, y1, w1, h1]) {
+    const beside = Math.abs(x1 - x0) < 24;
+    const [from, to] = beside ? [[x0, y0 + h0 / 2], [x1, y1 + h1 / 2]] : [[x0 + w0 / 2, y0 + h0], [x1 + w1 / 2, y1 + h1]];
+    const [bx, by] = beside ? [-18, 0] : [0, 18];
+    const tip = beside ? "l-5 -3.500m5 3.500l-5 3.500" : "l-3.500 5m3.500 -5l3.500 5";
+    this.wires.append(
+      svg("path", { d: `M${from}C${from[0] + bx} ${from[1] + by} ${to[0] + bx} ${to[1] + by} ${to}`, class: "chain" }),
+      svg("path", { d: `M${to}${tip}`, class: "chain head" }),
+    );
   }
 
   // Below the row and up to the table entry, or down from the entry to the pool: never through a neighbour's cells.

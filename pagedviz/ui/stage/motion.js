@@ -43,9 +43,9 @@ export class Motion {
     if (this.still.matches) return null;
     const chips = new Map();
     for (const node of this.root.querySelectorAll(".free-chip")) chips.set(node.dataset.link, node.getBoundingClientRect());
-    const leaving = { BlockSpilled: event.block, BlockReloaded: hostEntry(event.host_block ?? 0), BlockFreed: event.where === "host" ? hostEntry(event.block) : event.block }[event.kind];
+    const leaving = { BlockSpilled: event.block, BlockReloaded: hostEntry(event.host_block ?? 0), BlockFreed: event.where === "host" ? hostEntry(event.block) : event.block, BlockEvicted: event.block, BlockCollapsed: event.source }[event.kind];
     const cells = leaving === undefined ? null : this.strip(leaving);
-    const taken = { BlockAllocated: event.block, BlockCopied: event.target }[event.kind];
+    const taken = { BlockAllocated: event.block, BlockCopied: event.target, BlockHit: event.block }[event.kind];
     const chip = taken === undefined ? null : this.chip(taken);
     return { chips, cells, leaving, top: this.poolsTop(), chip: chip && { ghost: chip.cloneNode(true), rect: chip.getBoundingClientRect() } };
   }
@@ -130,6 +130,22 @@ const isSeen = (rect) => Boolean(rect?.width);
 
 const fills = (block) => (block ? [...block.querySelectorAll('[data-fill="filled"] .fill')] : []);
 const badge = (block) => block?.querySelector(".badge");
+const hashOf = (block) => block?.querySelector(".hash");
+
+// Fades away where it was, over what is there now.
+function fade(motion, strip, frames = [{ opacity: 1 }, { opacity: 0 }]) {
+  if (!strip) return;
+  motion.fly(strip.ghost, strip.rect, strip.rect);
+  motion.run(strip.ghost, frames);
+}
+
+function toQueue(motion, entry) {
+  const chip = motion.chip(entry);
+  const from = motion.physical(entry)?.querySelector(".id").getBoundingClientRect() ?? motion.rect(entry);
+  if (!chip || !from) return;
+  const to = chip.getBoundingClientRect();
+  motion.fly(chip.cloneNode(true), new DOMRect(from.left, from.top, to.width, to.height), to, [chip]);
+}
 
 function land(motion, entry, strip) {
   const target = motion.physical(entry);
@@ -179,6 +195,23 @@ const MOVES = {
     m.appear(m.logical(e.seq_id, e.logical_block));
     m.pulse(badge(m.physical(e.where === "host" ? hostEntry(e.block) : e.block)), 1.6);
   },
+  BlockHit: (m, e, before) => {
+    takeFromQueue(m, e.block, before);
+    m.appear(m.logical(e.seq_id, e.logical_block));
+    for (const fill of before.chip ? fills(m.physical(e.block)) : []) m.run(fill, [{ opacity: 0.15 }, { opacity: 1 }]);
+    m.pulse(hashOf(m.physical(e.block)), 1.4);
+    m.pulse(badge(m.physical(e.block)), 1.6);
+  },
+  BlockCached: (m, e) => {
+    for (const block of [m.logical(e.seq_id, e.logical_block - 1), m.physical(e.block), m.logical(e.seq_id, e.logical_block)]) m.pulse(hashOf(block), 1.4);
+  },
+  BlockEvicted: (m, e, before) => fade(m, before.cells, [{ opacity: 1, filter: "none" }, { opacity: 0, filter: "blur(5px)" }]),
+  BlockCollapsed: (m, e, before) => {
+    land(m, e.target, before.cells);
+    m.pulse(m.logical(e.seq_id, e.logical_block)?.querySelector(".id"), 1.6);
+    m.pulse(badge(m.physical(e.target)), 1.6);
+    toQueue(m, e.source);
+  },
   TokenWritten: (m, e) => flyTokens(m, e, [e.slot]),
   TokensWritten: (m, e) => flyTokens(m, e, e.slots),
   WriteStopped: (m, e) => {
@@ -198,17 +231,8 @@ const MOVES = {
   },
   BlockReleased: (m, e) => m.pulse(badge(m.physical(e.where === "host" ? hostEntry(e.block) : e.block)), 1.6),
   BlockFreed: (m, e, before) => {
-    const entry = e.where === "host" ? hostEntry(e.block) : e.block;
-    const chip = m.chip(entry);
-    if (before.cells) {
-      const { ghost, rect } = before.cells;
-      m.fly(ghost, rect, rect);
-      m.run(ghost, [{ opacity: 1 }, { opacity: 0 }]);
-    }
-    const from = m.physical(entry)?.querySelector(".id").getBoundingClientRect() ?? m.rect(entry);
-    if (!chip || !from) return;
-    const to = chip.getBoundingClientRect();
-    m.fly(chip.cloneNode(true), new DOMRect(from.left, from.top, to.width, to.height), to, [chip]);
+    fade(m, before.cells);
+    toQueue(m, e.where === "host" ? hostEntry(e.block) : e.block);
   },
   BlockSpilled: (m, e, before) => land(m, hostEntry(e.host_block), before.cells),
   BlockReloaded: (m, e, before) => land(m, e.block, before.cells),

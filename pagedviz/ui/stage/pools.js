@@ -2,6 +2,7 @@
 import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "./dom.js";
 import { hostEntry, isHost, linkOf, nameOf } from "./replay.js";
 import { concerned, listed, physicalBlock, physicalLabel } from "./derive.js";
+import { drawHashLine, makeHashLine, ordinal, shortHash } from "./hashes.js";
 import { tokenText } from "./text.js";
 import { BigPool } from "./bigpool.js";
 
@@ -24,6 +25,7 @@ export function makePools(links) {
     "p",
     { class: "legend quiet", "aria-hidden": "true" },
     h("span", { class: "cell sample", "data-fill": "next" }), "next token",
+    h("span", { class: "of-hashes" }, h("span", { class: "cell sample", "data-fill": "kept" }), "free, may be hit"),
     h("span", { class: "cell sample", "data-fill": "stale" }), "nobody's: stale or NaN",
   );
   return { node: h("div", { class: "pools" }, device.node, host.node), device, host, legend, links };
@@ -31,6 +33,7 @@ export function makePools(links) {
 
 export function drawPools(ui, view) {
   const { state } = view;
+  setAttr(ui.node, "data-hashes", view.usesHashes ? "" : null);
   drawPool(ui, ui.device, view, Array.from({ length: state.numBlocks }, (_, block) => block), {
     title: `Device pool`,
     detail: ` ${state.numBlocks} blocks of ${state.blockSize} tokens`,
@@ -53,7 +56,7 @@ function drawPool(ui, part, view, entries, { title, detail, free }) {
   setText(part.title.children[1], detail);
   setText(part.queueTitle, part === ui.host ? "Host free queue" : "Free queue");
   const big = entries.length > GRID_LIMIT;
-  drawQueue(part.queue, free, big ? QUEUE_LIMIT.big : QUEUE_LIMIT.grid);
+  drawQueue(part.queue, view.state.cached, free, big ? QUEUE_LIMIT.big : QUEUE_LIMIT.grid);
   setAttr(part.body, "data-big", big ? "" : null);
   if (big) {
     if (!part.big) {
@@ -94,11 +97,12 @@ function makePhysical(entry) {
     { class: "block physical", role: "button", "data-rove": isHost(entry) ? "host" : "pool", tabindex: "-1" },
     h("div", { class: "head" }, h("b", { class: "id" }, nameOf(entry)), h("span", { class: "owners" }), h("span", { class: "note" }), h("span", { class: "badge" })),
     h("div", { class: "cells" }),
+    makeHashLine(),
   );
 }
 
 function drawPhysical(node, block, state, event, now, nextOut) {
-  const looks = JSON.stringify([block.kind, block.refCount, block.seqs, block.fills, block.tokens, block.next, block.cached, now, now === null ? "" : event.kind, nextOut, state.blockSize]);
+  const looks = JSON.stringify([block.kind, block.refCount, block.seqs, block.fills, block.tokens, block.next, block.kept, block.place, now, now === null ? "" : event.kind, nextOut, state.blockSize]);
   if (drawn.get(node) === looks) return;
   drawn.set(node, looks);
   setAttr(node, isHost(block.entry) ? "data-host-block" : "data-block", block.block);
@@ -108,22 +112,27 @@ function drawPhysical(node, block, state, event, now, nextOut) {
   setAttr(node, "data-now", now);
   setAttr(node, "data-stopped", now !== null && event.kind === "WriteStopped" ? "" : null);
   setAttr(node, "aria-label", physicalLabel(block, state.blockSize));
-  const held = block.tokens.map((token) => `“${token}”`);
+  const held = (block.tokens.length ? block.tokens : block.kept?.tokens ?? []).map((token) => `“${token}”`);
   setAttr(node, "data-tip", `${physicalLabel(block, state.blockSize)}${held.length ? `: ${listed(held)}` : ""}`);
   node.style.setProperty("--fill", fillOf(block.fills));
   node.style.setProperty("--fill-text", block.fills.length === 1 ? block.fills[0].text : "var(--ink)");
   const [, owners, note, badge] = node.firstElementChild.children;
   drawOwners(owners, block);
-  setText(note, block.kind === "null" ? "null block" : block.kind === "pinned" ? "held for the copy" : nextOut && block.kind === "free" ? "next out" : block.cached ? "cached" : "");
+  setText(note, block.kind === "null" ? "null block" : block.kind === "pinned" ? "held for the copy" : block.kind !== "free" ? "" : nextOut ? "next out" : block.kept ? `${ordinal(block.place)} out` : "");
   setText(badge, block.refCount > 0 && block.kind !== "null" ? `×${block.refCount}` : "");
-  drawCells(node.lastElementChild, state.blockSize, (offset) => {
+  drawHashLine(node.lastElementChild, block.kept, now === "" && event.kind === "BlockEvicted" ? event.block_hash : null, block.kind === "null");
+  drawCells(node.children[1], state.blockSize, (offset) => {
     const slot = block.block * state.blockSize + offset;
     if (offset < block.tokens.length) {
       const token = block.tokens[offset];
       return { state: "filled", text: tokenText(token), tip: `“${token}”, ${isHost(block.entry) ? "host slot" : "slot"} ${slot}` };
     }
     if (block.next.includes(offset)) return { state: "next", text: "next", tip: `slot ${slot}: where the next token goes` };
-    return { state: "stale", text: "", tip: `slot ${slot}: ${block.cached ? "kept for whoever has its tokens" : "nobody's, stale or NaN"}` };
+    if (block.kept && offset < block.kept.tokens.length) {
+      const token = block.kept.tokens[offset];
+      return { state: "kept", text: tokenText(token), tip: `“${token}”, slot ${slot}: kept for whoever begins with the same tokens` };
+    }
+    return { state: "stale", text: "", tip: `slot ${slot}: nobody's, stale or NaN` };
   });
 }
 
@@ -151,7 +160,7 @@ function drawOwners(box, block) {
   );
 }
 
-function drawQueue(queue, free, limit) {
+function drawQueue(queue, cached, free, limit) {
   const shown = free.slice(0, limit);
   const items = [...shown, ...(free.length > shown.length ? ["more"] : []), ...(free.length ? [] : ["none"])];
   setAttr(queue, "data-length", free.length);
@@ -167,7 +176,9 @@ function drawQueue(queue, free, limit) {
         const first = item === free[0];
         setAttr(node, "data-free", nameOf(item));
         setAttr(node, "data-head", first ? "" : null);
-        setAttr(node.firstElementChild, "aria-label", `free block ${nameOf(item)}${first ? ", next out" : ""}`);
+        const kept = cached.get(item);
+        setAttr(node.firstElementChild, "data-kept", kept ? "" : null);
+        setAttr(node.firstElementChild, "aria-label", `free block ${nameOf(item)}${first ? ", next out" : ""}${kept ? `, cached, still holds hash ${shortHash(kept.hash)}` : ""}`);
       }
     },
   );

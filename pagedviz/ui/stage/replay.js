@@ -30,8 +30,9 @@ export function fromSnapshot(snapshot) {
     pins: new Map((snapshot.pinned ?? []).map((block) => [block, []])),
     free: snapshot.free_blocks ?? [],
     hostFree: snapshot.host_free_blocks ?? [],
-    // block that prompts may hit, in use or free -> its hash
-    cached: new Map(Object.entries(snapshot.cached ?? {}).map(([block, hash]) => [Number(block), hash])),
+    salts: new Map(Object.entries(snapshot.salts ?? {})),
+    // block that prompts may hit, in use or free -> what it holds; a snapshot names the hash alone
+    cached: new Map(Object.entries(snapshot.cached ?? {}).map(([block, hash]) => [Number(block), { hash, parent: null, tokens: [], salt: null }])),
   };
 }
 
@@ -74,8 +75,9 @@ const CHANGES = {
   SequenceAdded: (s, e) => ({
     tables: withEntry(s.tables, e.seq_id, []),
     tokens: withEntry(s.tokens, e.seq_id, []),
+    salts: withEntry(s.salts, e.seq_id, e.salt ?? null),
   }),
-  SequenceForked: (s, e) => CHANGES.SequenceAdded(s, e),
+  SequenceForked: (s, e) => CHANGES.SequenceAdded(s, { seq_id: e.seq_id, salt: s.salts.get(e.parent) }),
   BlockAllocated: (s, e) => ({
     free: without(s.free, e.block),
     tables: tableWith(s, e.seq_id, e.logical_block, e.block),
@@ -97,7 +99,10 @@ const CHANGES = {
     tokens: withEntry(s.tokens, e.seq_id, [...s.tokens.get(e.seq_id), ...e.tokens]),
     refs: withCounts(s.refs, [[e.block, e.ref_count]]),
   }),
-  BlockCached: (s, e) => ({ cached: withEntry(s.cached, e.block, e.block_hash) }),
+  BlockCached: (s, e) => {
+    const salt = e.logical_block ? null : s.salts.get(e.seq_id) ?? null;
+    return { cached: withEntry(s.cached, e.block, { hash: e.block_hash, parent: e.parent_hash, tokens: e.tokens, salt }) };
+  },
   BlockEvicted: (s, e) => ({ cached: withoutEntry(s.cached, e.block) }),
   BlockCollapsed: (s, e) => ({
     free: inserted(without(s.free, e.target), e.queue_index, e.source),
@@ -145,7 +150,7 @@ const CHANGES = {
     const tokens = new Map(s.tokens);
     tables.delete(e.seq_id);
     tokens.delete(e.seq_id);
-    return { tables, tokens };
+    return { tables, tokens, salts: withoutEntry(s.salts, e.seq_id) };
   },
   BlockSpilled: (s, e) => ({
     tables: tablesMoved(s, e.seq_ids, e.block, hostEntry(e.host_block)),

@@ -1,7 +1,8 @@
 // Left: each sequence as a row of its logical blocks, and beside it its block table.
 import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "./dom.js";
 import { blockOf, isHost, linkOf, nameOf } from "./replay.js";
-import { concernedLogicals, filledIn, listed, nextSlot } from "./derive.js";
+import { concernedLogicals, filledIn, keptIn, listed, nextSlot } from "./derive.js";
+import { hashWords, shortHash } from "./hashes.js";
 import { drawTable, makeTable } from "./tables.js";
 import { tokenText } from "./text.js";
 
@@ -89,7 +90,7 @@ function makeRow(seq) {
     "div",
     { class: "seq", "data-row": seq },
     h("div", { class: "chip", title: `sequence ${seq}` }, name),
-    h("div", { class: "logicals" }, h("div", { class: "logical-list" }), h("p", { class: "after quiet" })),
+    h("div", { class: "logicals" }, h("div", { class: "logical-list" }), h("p", { class: "after quiet" }), h("p", { class: "salt quiet" })),
   );
   row.append(makeTable(seq));
   return row;
@@ -105,7 +106,7 @@ function drawRow(row, seq, view, focus, colour) {
   const shown = shownBlocks(table.length, view.reading?.seq === seq ? view.reading.logical : focus[0] ?? null, many);
   setAttr(row, "data-asked", view.reading?.seq === seq ? "" : null);
   const [, logicals, tableNode] = row.children;
-  const [list, after] = logicals.children;
+  const [list, after, salt] = logicals.children;
   list.style.setProperty("--columns", cellsPerRow(state.blockSize));
   setAttr(list, "data-wide", state.blockSize > 6 ? "" : null);
   setAttr(list, "data-few", many && state.blockSize <= 6 ? "" : null);
@@ -122,6 +123,8 @@ function drawRow(row, seq, view, focus, colour) {
   const size = state.tokens.get(seq).length;
   setText(after, table.length === 0 ? `no block yet${size ? "" : ", no token"}` : next ? "" : "next write allocates a block");
   setAttr(after, "hidden", after.textContent ? null : "");
+  const salted = state.salts.get(seq) ?? null;
+  setText(salt, salted === null ? "" : `salt “${salted}”: hits only blocks of the same salt`);
   drawTable(tableNode, seq, shown, view, event);
 }
 
@@ -129,7 +132,7 @@ function makeLogical() {
   return h(
     "div",
     { class: "block logical", role: "button", "data-rove": "logical", tabindex: "-1" },
-    h("div", { class: "head" }, h("span", { class: "index" }), h("span", { class: "arrow", "aria-hidden": "true" }, "→"), h("b", { class: "id" }), h("span", { class: "note" }), h("span", { class: "badge" })),
+    h("div", { class: "head" }, h("span", { class: "index" }), h("span", { class: "arrow", "aria-hidden": "true" }, "→"), h("b", { class: "id" }), h("span", { class: "note" }), h("span", { class: "hash" }), h("span", { class: "badge" })),
     h("div", { class: "cells" }),
   );
 }
@@ -150,13 +153,15 @@ function drawLogical(node, seq, logical, view, next, now) {
   setAttr(node, "data-stopped", now && view.event?.kind === "WriteStopped" ? "" : null);
   const place = isHost(entry) ? `host block ${nameOf(entry)}` : `physical block ${nameOf(entry)}`;
   const shared = refs > 1 && !isNull ? `, shared, ${refs} references` : "";
-  setAttr(node, "aria-label", `sequence ${seq}, logical block ${logical}, ${filled} of ${state.blockSize} tokens, ${place}${isNull ? ", the null block" : ""}${shared}`);
+  const kept = keptIn(state, entry, view.owners);
+  setAttr(node, "aria-label", `sequence ${seq}, logical block ${logical}, ${filled} of ${state.blockSize} tokens, ${place}${isNull ? ", the null block" : ""}${shared}${kept ? `, cached, ${hashWords(kept)}` : ""}`);
   const tokens = state.tokens.get(seq);
   setAttr(node, "data-tip", `${seq}, logical block ${logical}: ${listed(tokens.slice(logical * state.blockSize, logical * state.blockSize + filled).map((t) => `“${t}”`)) || "no token yet"}`);
-  const [index, , id, note, badge] = node.firstElementChild.children;
+  const [index, , id, note, hash, badge] = node.firstElementChild.children;
   setText(index, logical);
   setText(id, nameOf(entry));
   setText(note, isNull ? "null" : isHost(entry) ? "on host" : "");
+  setText(hash, kept ? shortHash(kept.hash) : "");
   setText(badge, refs > 1 && !isNull ? `×${refs}` : "");
   drawCells(node.lastElementChild, state.blockSize, (offset) => {
     const position = logical * state.blockSize + offset;

@@ -8,6 +8,7 @@ import { drawPanel, makePanel, settlePanel, verdictOf } from "./panel.js";
 import { drawTimeline, makeTimeline } from "./timeline.js";
 import { drawTransport, makeTransport } from "./transport.js";
 import { Links } from "./links.js";
+import { chainLinks } from "./hashes.js";
 import { Motion } from "./motion.js";
 import { Lens } from "./lens.js";
 import { listenToKeys } from "./keys.js";
@@ -58,6 +59,7 @@ class Stage {
     const bigOf = (link) => (link.startsWith("h") ? this.pools.host.big : this.pools.device.big);
     const bigRect = (link) => bigOf(link)?.rectOf(link.startsWith("h") ? -1 - Number(link.slice(1)) : Number(link.slice(1))) ?? null;
     this.links.bigRect = bigRect;
+    this.links.chainOf = (link) => (this.drawn ? chainLinks(this.drawn, link) : []);
     this.links.repaint = () => [this.pools.device.big, this.pools.host.big].forEach((big) => big?.view && big.paint());
     this.motion = new Motion(this.root, bigRect);
     const top = h("header", { class: "top" }, this.status, this.op, this.sentence, this.notice);
@@ -82,6 +84,7 @@ class Stage {
     this.usesHost =
       Object.keys(data.base.host_ref_counts ?? {}).length > 0 ||
       data.steps.some(({ event }) => event.kind === "BlockSpilled" || event.kind === "BlockReloaded");
+    this.usesHashes = Object.keys(data.base.cached ?? {}).length > 0 || data.steps.some(({ event }) => event.kind === "BlockCached");
     const total = data.steps.length;
     const before = this.step;
     if (!known) {
@@ -212,13 +215,14 @@ class Stage {
       veil: data.veil,
       chosen: this.chosen,
       usesHost: this.usesHost,
+      usesHashes: this.usesHashes,
       playing: this.playing !== null,
       pauseText: this.pauseText,
     };
   }
 
   draw() {
-    const view = this.view();
+    const view = (this.drawn = this.view());
     this.lens.follow(view);
     this.drawTop(view);
     drawSequences(this.sequences, view);
