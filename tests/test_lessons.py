@@ -89,3 +89,14 @@ def test_pages_outcome_is_the_state_that_the_scenario_gives(name):
     for placed in loaded.pages:
         assert placed.outcome.before == states[placed.step]
         assert placed.outcome.after == states[placed.graded_at]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_stage_is_at_the_sequence_that_the_kernel_is_asked_about(name, seed):
+    loaded = lesson.load(name, seed)
+    player = Player(loaded.scenario.cache, loaded.scenario.seed, lambda seq_id: "x")
+    events = [h.event for op in loaded.scenario.ops for h in player.perform(op)]
+    for index, asked in loaded.probes():
+        if hasattr(asked, "seq_id"):
+            assert events[index - 1].seq_id == asked.seq_id
