@@ -101,9 +101,9 @@ def below(app):
     return spoken(app)
 
 
-@pytest.mark.parametrize(("name", "follows"), [("09_radix_and_blocks", True), ("20_block_size_tradeoff", False)])
+@pytest.mark.parametrize(("name", "follows"), [("09_radix_and_blocks", True), ("21_inside_the_worker", False)])
 def test_what_is_shown_below_is_of_the_stages_step_only_where_the_page_says_so(name, follows):
-    """Both pages last until another sequence has come."""
+    """Both pages last for steps that change the answer."""
     taught = lesson.load(name)
     placed = next(placed for placed in taught.pages if placed.page.shows)
     assert placed.page.shows.follows == follows

@@ -203,7 +203,7 @@ TREE = CacheConfig(num_blocks=9, block_size=2, num_layers=1, profile="vllm-v1", 
 @pytest.fixture(scope="module")
 def tree_run():
     runner = Runner(TREE, 0)
-    ops = (Add("A", ("<b>", *"bcde")), Add("B", ("<b>", *"bcxy")), Free("A"))
+    ops = (Add("A", ("<b>", *"bcdefg")), Add("B", ("<b>", *"bcxy")), Free("A"))
     return runner, sum(1 for op in ops for _ in runner.perform(op))
 
 
@@ -215,18 +215,18 @@ def test_radix_tree_is_nested_lists_with_every_page_lock_and_holder(tree_run):
     assert said == [
         ("node locked", "root", ""),
         ("node locked used", "node 2 · 1 lock · used at 5", "&lt;b&gt; bin page 0 "),
-        ("node used", "node 1 · not locked · used at 5 · next to go", "c din page 1 "),
-        ("node locked", "node 3 · 1 lock · used at 4 · B here", "c xin page 3 "),
+        ("node used", "node 1 · not locked · used at 5 · next to go", "c din page 1 e fin page 2 "),
+        ("node locked", "node 3 · 1 lock · used at 4 · B ends here", "c xin page 4 "),
     ]
     assert picture.count("<ul>") == picture.count("</ul>") == 3
-    assert "8 pages: 3 in the tree, 1 a sequence's own, 4 free. B's own: page 4, “y”." in app.caption[1].value
+    assert "8 pages: 4 in the tree, 1 a sequence's own, 3 free. B's own: page 5, “y”." in app.caption[1].value
     assert app.expander[0].markdown[0].value.count("\n") == len(answer["reported"]) - 1
 
 
 def test_hits_by_prompt_stand_below_the_tree(tree_run):
     _, app = found(tree_run, probe.Radix(1))
     rows = re.findall(r"<tr>(.*?)</tr>", app.get("html")[1].proto.body.split("<tbody>")[1])
-    assert [re.findall(r">([^<]+)<", row) for row in rows] == [["A", "5", "0", "0", "0"], ["B", "5", "2", "2", "3"]]
+    assert [re.findall(r">([^<]+)<", row) for row in rows] == [["A", "7", "0", "0", "0"], ["B", "5", "2", "2", "3"]]
 
 
 def test_empty_tree_is_a_root_and_no_table(tree_run):
@@ -246,7 +246,7 @@ def test_orders_are_a_row_each_with_who_was_served(tree_run):
             {"first_come": "first come", "longest_prefix_first": "longest prefix first"}[row["order"]],
             f"**{row['hit']}**",
             ", ".join(f"{seq_id} {hit}" for seq_id, hit in row["served"]),
-            str(10 - row["hit"]),
+            str(12 - row["hit"]),
             str(row["evicted"]),
         ]
         for row, cache in zip(
@@ -262,4 +262,4 @@ def test_orders_are_a_row_each_with_who_was_served(tree_run):
             strict=True,
         )
     ]
-    assert app.caption[0].value.startswith("B, A arrived in this order and have 10 tokens.")
+    assert app.caption[0].value.startswith("B, A arrived in this order and have 12 tokens.")

@@ -65,6 +65,12 @@ def test_parents_come_first_and_the_next_leaf_to_go_is_marked(run):
     assert not any(node["next_out"] for node in runner.ask(probe.Radix(2), ends[-2])["nodes"])
 
 
+def test_of_two_leaves_that_nobody_locks_the_one_used_longer_ago_goes_next():
+    runner, ends = run_of(Add("A", tuple("ab")), Add("B", tuple("cd")), Free("B"), Free("A"))
+    nodes = runner.ask(probe.Radix(2), ends[-1])["nodes"]
+    assert ["".join(node["tokens"]) for node in nodes if node["next_out"]] == ["cd"]
+
+
 def test_prompt_that_is_not_written_yet_is_admitted_and_in_no_node(run):
     runner, ends = run
     for end in range(ends[1] + 1, ends[2]):
@@ -135,6 +141,14 @@ def test_evicted_tokens_are_those_that_were_cached(served):
     rows = runner.ask(probe.Orders(("E", "F", "G"), 1), last)["rows"]
     came = {row["page_size"]: row["evicted"] for row in rows if row["order"] == "first_come"}
     assert came == {None: 4 + 6 + 2, 2: 4 + 18, 1: 5 + 18}
+
+
+def test_what_was_evicted_before_they_waited_is_not_theirs():
+    """B takes three free ones and one of A's. C takes another of A's blocks, but of A's pages none is left to evict."""
+    ops = (Add("A", tuple("abcdefgh")), Free("A"), Add("B", tuple("12345678")), Add("C", tuple("5")))
+    runner, ends = run_of(*ops)
+    rows = runner.ask(probe.Orders(("C",), 2), ends[-1])["rows"]
+    assert [row["evicted"] for row in rows] == [2, 2, 0, 0]
 
 
 def test_prompt_that_never_came_and_pool_that_is_too_small_are_sentences(served):

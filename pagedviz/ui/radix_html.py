@@ -33,6 +33,7 @@ STYLE = """<style>
   .radix li { display: flex; align-items: flex-start; }
   .radix li > ul { flex: none; padding-left: 1.8rem; }
   .radix .node { flex: none; max-width: 11.5rem; }
+  .radix > ul > li > ul > li > .node:only-child { max-width: 30rem; }
   .radix li > ul > li:first-child::before { left: -1.8rem; width: 1.8rem; }
   .radix li > ul > li::before { left: -0.9rem; width: 0.9rem; }
   .radix li > ul > li::after { left: -0.9rem; }
@@ -66,7 +67,7 @@ def _box(node: Node, used: bool) -> str:
     if not root:
         said += [_locks(node["lock_count"]), f"used at {node['last_used']}"]
     if node["held_by"]:
-        said.append(f"{escape(', '.join(node['held_by']))} here")
+        said.append(f"{escape(' and '.join(node['held_by']))} end{'s' * (len(node['held_by']) == 1)} here")
     if node["next_out"]:
         said.append("<strong>next to go</strong>")
     pages = "".join(_page(page, run) for page, run in _by_page(node))
