@@ -145,7 +145,7 @@ def text_table(rows: Sequence[Row]) -> list[list[str]]:
     A cell is the time, in brackets its ratio to this project's in the same case, and the rate; the fastest is bold.
     """
     ran = [row for row in rows if row.microseconds is not None]
-    who = contestants(ran)
+    who = [name for name in contestants(rows) if any(row.who == name for row in ran)]
     table = [["case", *who]]
     for case in cases(rows):
         here = {row.who: row for row in ran if row.case == case}

@@ -9,11 +9,13 @@ SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "cross")
 
 
 def bandwidth_by_block_size(rows: Sequence[Row], ceiling: float | None) -> go.Figure:
-    """GB/s over tokens in a block, a line for each contestant; dashed, if known, the most this memory can be read."""
+    """GB/s over tokens in a block, a line for each contestant; dashed, if known, what a plain read reached."""
     figure = go.Figure()
     ran = [row for row in rows if not row.reason]
-    for i, who in enumerate(contestants(ran)):
+    for i, who in enumerate(contestants(rows)):
         theirs = sorted((row for row in ran if row.who == who), key=lambda row: row.block_size)
+        if not theirs:
+            continue
         figure.add_scatter(
             x=[str(row.block_size) for row in theirs],
             y=[row.rate for row in theirs],
@@ -25,17 +27,15 @@ def bandwidth_by_block_size(rows: Sequence[Row], ceiling: float | None) -> go.Fi
             hovertemplate="block_size %{x}: %{y:,.0f} GB/s, %{customdata:,.1f} µs<extra>" + who + "</extra>",
         )
     if ceiling is not None:
-        figure.add_hline(
-            ceiling,
-            line={"color": REFERENCE, "dash": "dash"},
-            annotation_text=f"read ceiling {ceiling:,.0f} GB/s",
-            annotation_position="top left",
-        )
+        figure.add_hline(ceiling, line={"color": REFERENCE, "dash": "dash"})
     sizes = sorted({row.block_size for row in ran})
     figure.update_xaxes(
-        title="block_size, tokens", type="category", categoryorder="array", categoryarray=[str(size) for size in sizes]
+        title="block_size" + _dashed(ceiling),
+        type="category",
+        categoryorder="array",
+        categoryarray=[str(size) for size in sizes],
     )
-    top = ceiling or max((row.rate or 0.0 for row in ran), default=1.0)
+    top = max([ceiling or 0.0, *(row.rate or 0.0 for row in ran)]) or 1.0
     figure.update_yaxes(title="GB/s", range=[0, top * 1.12])
     return laid_out(figure).update_layout(height=360)
 
@@ -49,8 +49,8 @@ def rate_by_case(rows: Sequence[Row], ceiling: float | None = None) -> go.Figure
         if theirs:
             figure.add_scatter(
                 x=[row.rate for row in theirs],
-                y=[row.case for row in theirs],
-                customdata=[row.microseconds for row in theirs],
+                y=[_in_lines(row.case) for row in theirs],
+                customdata=[(row.case, row.microseconds) for row in theirs],
                 name=who,
                 mode="markers",
                 marker={
@@ -59,12 +59,26 @@ def rate_by_case(rows: Sequence[Row], ceiling: float | None = None) -> go.Figure
                     "size": 11,
                     "opacity": 0.85,
                 },
-                hovertemplate="%{y}: %{x:,.0f} " + theirs[0].unit + ", %{customdata:,.1f} µs<extra>" + who + "</extra>",
+                hovertemplate="%{customdata[0]}: %{x:,.0f} "
+                + theirs[0].unit
+                + ", %{customdata[1]:,.1f} µs<extra>"
+                + who
+                + "</extra>",
             )
     if ceiling is not None:
         figure.add_vline(ceiling, line={"color": REFERENCE, "dash": "dash"})
-    shown = cases(ran)
-    title = (ran[0].unit if ran else "") + (f"; dashed: {ceiling:,.0f}, all that can be read" if ceiling else "")
-    figure.update_xaxes(title=title, rangemode="tozero")
+    shown = [_in_lines(case) for case in cases(ran)]
+    figure.update_xaxes(title=(ran[0].unit if ran else "") + _dashed(ceiling), rangemode="tozero")
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=shown[::-1], automargin=True)
-    return laid_out(figure).update_layout(height=140 + 34 * len(shown))
+    line = 44 if any("<br>" in case for case in shown) else 34
+    return laid_out(figure).update_layout(height=140 + line * len(shown))
+
+
+def _dashed(ceiling: float | None) -> str:
+    """What the dashed line is, below the figure: beside the line it would lie on the others."""
+    return f"; dashed: {ceiling:,.0f} GB/s, a plain read" if ceiling else ""
+
+
+def _in_lines(case: str) -> str:
+    """So that on a narrow screen the names leave room for the marks."""
+    return case.replace(", ", ",<br>")

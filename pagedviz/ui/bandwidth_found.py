@@ -37,8 +37,8 @@ def show(answer: Answer) -> None:
     except BadMeasurements as error:
         st.caption(f"{plain(str(error))}.")
         return
-    table = [row for row in found.table(TABLE) if not row.reason]
-    for shape in dict.fromkeys(row.shape for row in table):
+    table = found.table(TABLE)
+    for shape in dict.fromkeys(row.shape for row in table if not row.reason):
         said = f"{plain(found.label)}. {plain(shape)}, head_dim 128, bfloat16."
         _show(said, [row for row in table if row.shape == shape], found.ceilings["read"], shape)
 
@@ -51,7 +51,8 @@ def _show(said: str, rows: Sequence[Row], ceiling: float | None, key: str) -> No
         config={"displayModeBar": False},
         alt="Bytes of K and V read a second, by block size",
     )
-    st.markdown("\n".join(f"- {_spread(who, rows)}" for who in contestants(rows)))
+    ran = [row for row in rows if not row.reason]
+    st.markdown("\n".join(f"- {_spread(who, ran)}" for who in contestants(rows) if any(row.who == who for row in ran)))
 
 
 def _spread(who: str, rows: Sequence[Row]) -> str:
