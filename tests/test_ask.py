@@ -231,6 +231,9 @@ def test_stopped_run_says_so():
     try:
         held = client.hold(scenario(5, Add("A", tuple("abcdefgh")), Append("A", ("x",))))
         stopped = client.stop(held)
-        assert "stopped" in client.ask(stopped, 0, LAUNCH)["refused"]
+        assert client.ask(stopped, 0, LAUNCH) == {
+            "refused": "Checking was stopped. What has been checked stays. "
+            "Until it goes on, the kernels are asked nothing."
+        }
     finally:
         client.close()
