@@ -1,5 +1,6 @@
 # make run    installs what is missing and serves the app
 # make test   installs what is missing and passes the tests
+# make soak   does 100,000 random operations on the engine, each of them checked
 # make check  ruff and mypy
 # make bench  measures this machine's NVIDIA GPU and writes benchmarks/measured.json
 # make bench-engine  measures the block manager's bookkeeping, which needs no GPU
@@ -7,7 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check bench bench-engine clean
+.PHONY: run test soak check bench bench-engine clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py
@@ -15,6 +16,9 @@ run: $(VENV)/run.stamp
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.chromium
 	$(BIN)/python -m pytest
+
+soak: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.soak
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -90,6 +90,7 @@ class CacheMachine(RuleBasedStateMachine):
     """Without prefix caching. `CachingMachine` below goes the same ways with it."""
 
     prefix_caching = False
+    operations = 0  # of all machines of this process
 
     @initialize(
         num_blocks=st.sampled_from([5, 4, 3, 6, 8, 12]),
@@ -123,6 +124,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     def perform(self, operation: Callable[[], None]) -> bool:
         """Do it, or see that a refusal has left everything as it was."""
+        type(self).operations += 1
         self.cache.engine_step += 1
         before, reported = self.cache.snapshot(), len(self.cache.events)
         try:

@@ -262,7 +262,7 @@ class BlockFreed(Event):
 
 @dataclass(frozen=True)
 class SequenceFreed(Event):
-    """{seq_id} is gone. It owns nothing any more."""
+    """{seq_id} has no block table any more, and owns no block."""
 
     seq_id: str
 

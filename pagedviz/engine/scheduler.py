@@ -197,7 +197,7 @@ class Scheduler:
                 return
 
     def admit(self) -> None:
-        if self._preempted or self.swapped:
+        if self._preempted:
             return
         waiting = [self._as_waiting(self.requests[seq_id]) for seq_id in self.waiting]
         for seq_id in [waits.seq_id for waits in self.profile.order(waiting)]:
@@ -279,6 +279,8 @@ class Scheduler:
     def _admit(self, request: Request) -> str:
         """Admit a waiting request, or say why not."""
         tokens, manager = request.tokens, self.manager
+        if self.swapped:
+            return f"{self.swapped[0]} was swapped out, and comes back before anybody new"
         if self._is_full:
             return f"{len(self.running)} run already, and max_num_seqs is {self.limits.max_num_seqs}"
         if not self._budget_left:
@@ -320,7 +322,7 @@ class Scheduler:
     def _preempt(self, victim: Request, requester: Request) -> None:
         seq_id, self._preempted, self._calm_steps = victim.seq_id, True, 0
         moving, host_free = self.manager.movable(seq_id), len(self.manager.host_pool.free_blocks)
-        how = self.profile.preemption(len(moving), host_free)
+        how, why = self.profile.preemption(len(moving), host_free)
         self.running.remove(seq_id)
         self._budget_left += self.scheduled.pop(seq_id, 0)
         computed = self._computed(victim)
@@ -328,7 +330,8 @@ class Scheduler:
             then = "Its blocks move to the host"
             self.swapped.append(seq_id)
         else:
-            then = f"It lets go of its blocks and waits at the front of the queue, its {len(victim.tokens)} tokens kept"
+            because = f" ({why})" if why else ""
+            then = f"It lets go of its blocks{because} and waits at the front, its {len(victim.tokens)} tokens kept"
             self.waiting.insert(0, seq_id)
         self._report(RequestPreempted(seq_id, requester.seq_id, computed, how, then))
         if how == "swap":

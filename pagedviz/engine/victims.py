@@ -24,14 +24,18 @@ def fewest_outputs(running: Sequence[Request]) -> Request:
 
 
 How = Literal["recompute", "swap"]
-Preemption = Callable[[int, int], How]  # (blocks that would move, free host blocks)
+Preemption = Callable[[int, int], tuple[How, str]]  # (blocks that would move, free host blocks) -> how, and why if not
 
 
-def recompute(blocks: int, host_free: int) -> How:
+def recompute(blocks: int, host_free: int) -> tuple[How, str]:
     """Its blocks are freed, and its tokens computed again. Source: vLLM V1 does nothing else."""
-    return "recompute"
+    return "recompute", ""
 
 
-def swap(blocks: int, host_free: int) -> How:
+def swap(blocks: int, host_free: int) -> tuple[How, str]:
     """All of its blocks move to the host, or none: recompute where they do not fit. Source: the paper, vLLM V0."""
-    return "swap" if 0 < blocks <= host_free else "recompute"
+    if not blocks:
+        return "recompute", "others name all of its blocks"
+    if blocks > host_free:
+        return "recompute", f"{blocks} blocks would move, and {host_free} host blocks are free"
+    return "swap", ""
