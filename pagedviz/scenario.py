@@ -193,7 +193,7 @@ class Submit:
         return shown + (f", salt {self.salt}" if self.salt is not None else "")
 
     def to_json(self) -> dict[str, Any]:
-        output: dict[str, Any] = {"says": list(self.says)} if self.says else {"generate": self.num_tokens}
+        output: dict[str, Any] = {"says": list(self.says)} if self.says else {"max_tokens": self.num_tokens}
         priority = {"priority": self.priority} if self.priority else {}
         salt = {} if self.salt is None else {"salt": self.salt}
         return {"submit": self.seq_id, "tokens": list(self.tokens), **output, **priority, **salt}
@@ -472,10 +472,10 @@ def _submit(data: Mapping[str, Any], where: str) -> Op:
     priority = _integer(data, "priority", f"{where}.priority", 0, -MAX_PRIORITY, MAX_PRIORITY)
     if "says" not in data:
         return Submit(
-            seq_id, tokens, _integer(data, "generate", f"{where}.generate", 1, 1, MAX_TOKENS), (), priority, salt
+            seq_id, tokens, _integer(data, "max_tokens", f"{where}.max_tokens", 1, 1, MAX_TOKENS), (), priority, salt
         )
-    if "generate" in data:
-        raise ScenarioError(f'{where} (submit {seq_id}) has "says" and "generate"; the words are given or generated')
+    if "max_tokens" in data:
+        raise ScenarioError(f'{where} (submit {seq_id}) has "says" and "max_tokens"; the words are given or generated')
     says = data["says"]
     if isinstance(says, str):
         says = list(tokens_from_text(says, f"{where}.says"))
@@ -500,7 +500,7 @@ _VERBS: dict[str, tuple[Callable[[Mapping[str, Any], str], Op], tuple[str, ...]]
     "spill": (_named(Spill, "spill"), ()),
     "reload": (_named(Reload, "reload"), ()),
     "free": (_named(Free, "free"), ()),
-    "submit": (_submit, ("text", "tokens", "generate", "says", "priority", "salt")),
+    "submit": (_submit, ("text", "tokens", "max_tokens", "says", "priority", "salt")),
     "step": (_engine_steps, ()),
     "abort": (_named(Abort, "abort"), ()),
 }

@@ -8,10 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagedviz import scenario
+from pagedviz.engine.scheduler import Limits
 from pagedviz.scenario import (
+    Abort,
     Add,
     Append,
     CacheConfig,
+    EngineSteps,
     Fork,
     Free,
     Generate,
@@ -19,6 +22,7 @@ from pagedviz.scenario import (
     Scenario,
     ScenarioError,
     Spill,
+    Submit,
     parse,
     tokens_from_text,
 )
@@ -97,6 +101,38 @@ def test_v1_needs_a_block_beside_the_null_block():
     assert "from 2 to" in refusal(with_cache(profile="vllm-v1", num_blocks=1))
 
 
+def test_requests_limits_and_policies_survive_being_written_and_read():
+    served = Scenario(
+        cache=CacheConfig(
+            profile="vllm-v1",
+            scheduler=Limits(max_num_batched_tokens=8, max_num_seqs=2, watermark=0.25),
+            policies=(("order", "by_priority"), ("preemption", "swap")),
+        ),
+        ops=(
+            Submit("A", ("a", 7), 3, priority=-2, salt="s"),
+            Submit("B", ("b",), 2, says=("c", "7")),
+            EngineSteps(4),
+            Abort("B"),
+        ),
+    )
+    assert parse(served.to_text()) == served
+    assert parse(json.dumps(served.to_json())) == served
+
+
+def test_what_is_usual_is_not_written():
+    assert {"scheduler", "policies"}.isdisjoint(json.loads(Scenario().to_text())["cache"])
+    given = parse(with_cache(profile="vllm-v1", policies={"victim": "last_admitted", "order": "by_priority"}))
+    assert given.cache.policies == (("order", "by_priority"),)
+
+
+def test_steps_and_the_tokens_of_requests_are_limited():
+    assert "the run takes 1,001 engine steps; it may take at most 1,000" in refusal(
+        with_ops({"submit": "A", "text": "a"}, {"step": 1000}, {"step": 1})
+    )
+    many = {"submit": "A", "text": "a", "max_tokens": 1024}
+    assert "the run writes 1,025 tokens; it may write at most 1,024" in refusal(with_ops(many))
+
+
 # --- what is refused ---
 
 
@@ -153,6 +189,23 @@ def test_wrong_file_is_refused_with_where_and_what(source, sentence):
         ({"scatter": 1}, "cache.scatter is 1; it must be true or false"),
         ({"auto_spill": "no"}, 'cache.auto_spill is "no"; it must be true or false'),
         ({"fork": None}, "cache.fork is null; it must be true or false"),
+        ({"scheduler": 8}, "cache.scheduler is 8; it must be an object of settings"),
+        ({"scheduler": {"budget": 8}}, 'cache.scheduler has "budget", which is unknown; it may have max_num_batched'),
+        ({"scheduler": {"max_num_seqs": 0}}, "cache.scheduler.max_num_seqs is 0; it must be a whole number from 1"),
+        ({"scheduler": {"max_num_batched_tokens": 2000}}, "max_num_batched_tokens is 2000; it must be a whole number"),
+        ({"scheduler": {"watermark": 1}}, "cache.scheduler.watermark is 1; it must be a number from 0 up to"),
+        ({"scheduler": {"watermark": "0"}}, 'cache.scheduler.watermark is "0"'),
+        ({"policies": "fifo"}, 'cache.policies is "fifo"; it must be an object like {"victim": "least_urgent"}'),
+        (
+            {"policies": {"evict": "lru"}},
+            'cache.policies has "evict", which is unknown; it may have admission, batching',
+        ),
+        ({"policies": {"victim": "first"}}, 'cache.policies.victim is "first"; it must be one of last_admitted, least'),
+        ({"policies": {"victim": [1]}}, "cache.policies.victim is [1]; it must be one of"),
+        (
+            {"policies": {"publish": "when_scheduled"}},
+            "cache.policies.duplicates is collapsed and publish is when_scheduled; a block can be collapsed only when",
+        ),
         ({"blocksize": 4}, 'cache has "blocksize", which is unknown; it may have'),
         (
             {"num_blocks": 8192, "block_size": 256, "num_layers": 4, "num_kv_heads": 2, "head_dim": 128},
@@ -169,7 +222,7 @@ def test_wrong_cache_is_refused_with_field_and_value(settings, sentence):
     ("op", "sentence"),
     [
         ("free A", 'ops[1] is "free A"; an operation is an object like'),
-        ({}, "ops[1] is {}; an operation has exactly one of add, append, generate, fork, spill, reload, free"),
+        ({}, "ops[1] is {}; an operation has exactly one of add, append, generate, fork, spill, reload, free, submit"),
         ({"evict": "A"}, 'ops[1] is {"evict": "A"}; an operation has exactly one of add'),
         ({"add": "A", "free": "A"}, "ops[1] is add, free; an operation has exactly one of"),
         ({"add": "A"}, 'ops[1] (add A) needs either "text" or "tokens"'),
@@ -190,6 +243,23 @@ def test_wrong_cache_is_refused_with_field_and_value(settings, sentence):
         ({"add": "A", "tokens": [["a"]]}, 'ops[1].tokens[0] is ["a"]'),
         ({"add": "A", "text": "a", "salt": ""}, 'ops[1].salt is ""; a salt has 1 to 16 printable characters'),
         ({"append": "A", "text": "a", "salt": "s"}, 'ops[1] (append) has "salt", which is unknown'),
+        ({"submit": "A", "text": "a", "max_tokens": 0}, "ops[1].max_tokens is 0; it must be a whole number from 1"),
+        (
+            {"submit": "A", "text": "a", "says": []},
+            "ops[1].says is []; it must be text or a list of at least one token",
+        ),
+        (
+            {"submit": "A", "text": "a", "says": "b", "max_tokens": 1},
+            'has "says" and "max_tokens"; the words are given or',
+        ),
+        (
+            {"submit": "A", "text": "a", "priority": 1.5},
+            "ops[1].priority is 1.5; it must be a whole number from -1,000",
+        ),
+        ({"submit": "A", "max_tokens": 4}, 'ops[1] (submit A) needs either "text" or "tokens"'),
+        ({"step": 0}, "ops[1].step is 0; it must be a whole number from 1 to 1,000"),
+        ({"step": "1"}, 'ops[1].step is "1"; it must be a whole number'),
+        ({"abort": 7}, "ops[1].abort is 7; a sequence's name has 1 to 16"),
         ({"add": "A", "tokens": [""]}, 'ops[1].tokens[0] is "" and has 0 characters; a token has 1 to 64'),
         ({"add": "A", "tokens": [2**53]}, "ops[1].tokens[0] is 9007199254740992; an integer token lies between"),
         ({"add": "A", "tokens": ["\ud83d"]}, 'ops[1].tokens[0] is "\\ud83d"; half of a surrogate pair'),
