@@ -7,7 +7,7 @@ or {"refused": one sentence}.
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 Answer = Mapping[str, Any]
 NOT_FINITE = "A number that the kernel gave is not finite, so it is wrong, and nothing is shown of it."
@@ -31,8 +31,12 @@ class Probe:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Probe":
-        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+        fields = {name: _frozen(value) for name, value in data.items()}
         return Probe.kinds[str(fields.pop("kind"))](**fields)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
@@ -126,3 +130,19 @@ class UnchainedHit(Probe):
     seq_id: str
     other: str
     logical_block: int
+
+
+class Way(NamedTuple):
+    """How else a run could be served: by these policies, each named by its function, in place of the profile's own of
+    that kind. `budget` is a step's token budget, 0 for the cache's own."""
+
+    policies: tuple[str, ...]
+    budget: int = 0
+
+
+@dataclass(frozen=True)
+class Timetable(Probe):
+    """Step by step, who computes how many tokens: of the run so far, and of its requests served to the end in other
+    ways. The other runs do what the run did, step for step, and then go on until nobody waits or runs."""
+
+    ways: tuple[Way, ...] = ()

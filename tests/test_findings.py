@@ -3,14 +3,16 @@
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
 testing = pytest.importorskip("streamlit.testing.v1", reason="streamlit is not installed")
 
 from pagedviz import measurements, probe  # noqa: E402
+from pagedviz.engine.scheduler import Limits  # noqa: E402
 from pagedviz.runtime.runner import Runner  # noqa: E402
-from pagedviz.scenario import Add, Append, CacheConfig, Free  # noqa: E402
+from pagedviz.scenario import Add, Append, CacheConfig, EngineSteps, Free, Submit  # noqa: E402
 from tests import measurement_cases as made  # noqa: E402
 
 CACHE = CacheConfig(num_blocks=9, profile="vllm-v1", host_blocks=0, scatter=True)
@@ -263,3 +265,21 @@ def test_orders_are_a_row_each_with_who_was_served(tree_run):
         )
     ]
     assert app.caption[0].value.startswith("B, A arrived in this order and have 12 tokens.")
+
+
+def test_timetable_has_a_row_a_request_and_a_column_a_step():
+    ops = [Submit("A", ("a", "b"), 1, ("c",)), Submit("B", ("a",), 2, ("c", "d")), Submit("C", ("a",), 1, ("c",))]
+    runner = Runner(replace(CACHE, scheduler=Limits(16, 2)), 0)
+    last = sum(1 for op in (*ops, EngineSteps(1)) for _ in runner.perform(op))
+    asked = probe.Timetable((probe.Way(("static_batches",)),))
+    _, app = found((runner, last), asked)
+    own, static = (re.findall(r"<tr>(.*?)</tr>", html.proto.body.split("<tbody>")[1]) for html in app.get("html"))
+    assert [re.findall(r"<td>(.*?)</td>", row) for row in static] == [
+        ["<strong>2</strong>", "", ""],
+        ["<strong>1</strong>", "1", ""],
+        ["·", "·", "<strong>1</strong>"],
+        ["3", "1", "1"],
+        ["", "1", "1"],
+    ]
+    assert [row.count("<td>") for row in own] == [1] * 5
+    assert app.markdown[1].value == "**Static batches**: 3 steps, 6 places, 2 of them idle."

@@ -15,6 +15,7 @@ from pagedviz.runtime.probes import (
     lens,
     orders,
     radix,
+    timetable,
     too_large,
     unchained_hit,
 )
@@ -58,5 +59,6 @@ ANSWERS: dict[type[Probe], Callable[[Any, Moment], dict[str, Any]]] = {
     probe.Lens: lens.answer,
     probe.Orders: orders.answer,
     probe.Radix: radix.answer,
+    probe.Timetable: timetable.answer,
     probe.UnchainedHit: unchained_hit.answer,
 }

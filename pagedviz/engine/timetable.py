@@ -1,0 +1,96 @@
+"""Who computed how many tokens in which engine step, and what that read: counted from the events of a run."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from pagedviz.engine.events import BatchWritten, Event, TokensWritten, TokenWritten
+from pagedviz.engine.request_events import (
+    RequestAborted,
+    RequestAdmitted,
+    RequestFinished,
+    RequestPreempted,
+    RequestSubmitted,
+    StepStarted,
+    TokensSampled,
+)
+
+
+@dataclass(slots=True)
+class Row:
+    """One engine step. `unfinished` were there when it began, `prefilled` are those of `computed` whose tokens were of
+    their prompts; `sampled` have one output more behind it.
+
+    `read` counts tokens whose K and V a sequence's new ones attended to, themselves included: once for all that it
+    computes in the step, which is what a kernel must load at least. `scores` counts them once for each new one.
+    """
+
+    engine_step: int
+    token_budget: int
+    unfinished: tuple[str, ...]
+    admitted: list[str] = field(default_factory=list)
+    preempted: list[str] = field(default_factory=list)
+    computed: dict[str, int] = field(default_factory=dict)
+    prefilled: list[str] = field(default_factory=list)
+    read: dict[str, int] = field(default_factory=dict)
+    scores: dict[str, int] = field(default_factory=dict)
+    sampled: tuple[str, ...] = ()
+    finished: list[str] = field(default_factory=list)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(self.computed.values())
+
+
+def timetable(events: Iterable[Event]) -> list[Row]:
+    """A row for each engine step of a run's scheduler.
+
+    Example: a prompt of 6 computed 4 and 2 at a time -> computed 4, then 2; read 4, then 6; scores 10, then 11.
+    """
+    rows: list[Row] = []
+    prompts: dict[str, int] = {}  # tokens of each unfinished request's prompt
+    for event in events:
+        match event:
+            case RequestSubmitted():
+                prompts[event.seq_id] = len(event.tokens)
+            case RequestAborted():
+                prompts.pop(event.seq_id)
+            case StepStarted():
+                rows.append(Row(event.engine_step, event.token_budget, tuple(prompts)))
+            case RequestAdmitted():
+                rows[-1].admitted.append(event.seq_id)
+            case RequestPreempted():
+                rows[-1].preempted.append(event.seq_id)
+            case TokenWritten() | TokensWritten() | BatchWritten():
+                for write in event.writes:
+                    if write.seq_id in prompts:
+                        _note(rows[-1], write.seq_id, write.position, len(write.tokens), prompts[write.seq_id])
+            case TokensSampled():
+                rows[-1].sampled = event.seq_ids
+            case RequestFinished():
+                rows[-1].finished.append(event.seq_id)
+                prompts.pop(event.seq_id)
+    return rows
+
+
+def _note(row: Row, seq_id: str, position: int, num_tokens: int, prompt: int) -> None:
+    until = position + num_tokens
+    row.computed[seq_id] = num_tokens
+    row.read[seq_id] = until
+    row.scores[seq_id] = sum(range(position + 1, until + 1))
+    if position < prompt:
+        row.prefilled.append(seq_id)
+
+
+def idle_places(rows: Sequence[Row], max_num_seqs: int) -> int:
+    """Of `max_num_seqs` places in every step, those in which nobody computed."""
+    return sum(max_num_seqs - len(row.computed) for row in rows)
+
+
+def gaps(rows: Sequence[Row], seq_id: str) -> list[tuple[int, int]]:
+    """From each output of a request to its next: (steps, tokens that were computed in them, whoever's they are).
+
+    Example: A's outputs come in steps 1, 2 and 4, which compute 5, 3, 8 and 3 tokens -> [(1, 3), (2, 11)].
+    """
+    at = [i for i, row in enumerate(rows) if seq_id in row.sampled]
+    return [(j - i, sum(row.num_tokens for row in rows[i + 1 : j + 1])) for i, j in pairwise(at)]
