@@ -18,17 +18,10 @@ def show_tree(answer: Answer) -> None:
         f"**The radix tree at this step, pages of {each}**, after the same operations. The small number is the page. "
         "Solid line: locked, for a sequence needs it. Dashed: may be evicted. Tinted: used last."
     )
-    st.html(radix_html(answer["nodes"], size))
+    st.html(radix_html(answer["nodes"], answer["own"], size))
     in_tree = sum(len(node["pages"]) for node in answer["nodes"])
-    own = answer["own"]
-    said = [
-        f"{answer['num_pages']} pages: {in_tree} in the tree, {len(own)} a sequence's own, {answer['num_free']} free."
-    ]
-    said += [
-        f"{plain(page['seq_id'])}'s own: page {page['page']}, “{plain(' '.join(map(str, page['tokens'])))}”."
-        for page in own
-    ]
-    st.caption(" ".join(said))
+    own, free = len(answer["own"]), answer["num_free"]
+    st.caption(f"{answer['num_pages']} pages: {in_tree} in the tree, {own} a sequence's own, {free} free.")
     sizes = list(answer["requests"][0]["pages"]) if answer["requests"] else []
     if sizes:
         text_table(

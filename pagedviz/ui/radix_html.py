@@ -24,6 +24,7 @@ STYLE = """<style>
   border: 1px dashed var(--line); border-radius: 0.5rem; }
 .radix .locked { border: 2px solid currentColor; }
 .radix .used { background: rgb(0 114 178 / 0.14); }
+.radix .own { padding: 0.3rem 0.5rem; }
 .radix .head { display: block; font-size: 0.85rem; }
 .radix .page { display: inline-block; margin: 0.15rem 0.2rem 0 0; padding: 0 0.35rem; border-radius: 0.3rem;
   background: rgb(128 128 128 / 0.18); overflow-wrap: anywhere; font-size: 0.9rem; }
@@ -43,8 +44,8 @@ STYLE = """<style>
 </style>"""
 
 
-def radix_html(nodes: Sequence[Node], page_size: int) -> str:
-    """Draw nodes that come with each parent before its children; the first is the root."""
+def radix_html(nodes: Sequence[Node], own: Sequence[Node], page_size: int) -> str:
+    """Draw the nodes, each parent before its children, the root first, and below them the pages that are in none."""
     last_used = max(node["last_used"] for node in nodes)
     below: dict[int | None, list[Node]] = {}
     for node in nodes:
@@ -56,7 +57,16 @@ def radix_html(nodes: Sequence[Node], page_size: int) -> str:
         return f"<li>{_box(node, used)}{f'<ul>{children}</ul>' if children else ''}</li>"
 
     label = f"The radix tree with pages of {page_size}: {len(nodes) - 1} nodes below the root"
-    return f'{STYLE}<div class="radix" tabindex="0" role="region" aria-label="{label}"><ul>{item(nodes[0])}</ul></div>'
+    tree = f"<ul>{item(nodes[0])}</ul>"
+    others = "".join(_others(seq_id, own) for seq_id in dict.fromkeys(page["seq_id"] for page in own))
+    return f'{STYLE}<div class="radix" tabindex="0" role="region" aria-label="{label}">{tree}{others}</div>'
+
+
+def _others(seq_id: str, own: Sequence[Node]) -> str:
+    pages = "".join(_page(page["page"], page["tokens"]) for page in own if page["seq_id"] == seq_id)
+    return (
+        f'<div class="own"><span class="head"><strong>{escape(seq_id)}’s own</strong>, in no node</span>{pages}</div>'
+    )
 
 
 def _box(node: Node, used: bool) -> str:

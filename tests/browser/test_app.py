@@ -261,6 +261,7 @@ def _is_worker(pid: int) -> bool:
 PLACES = (
     "",
     "lesson=06_copy_on_write",
+    "lesson=09_radix_and_blocks&step=24",
     "lesson=19_flash_and_paged&step=10",
     "lesson=21_inside_the_worker&step=18",
     "page=sequences",
