@@ -47,17 +47,17 @@ def lesson(run: Run) -> Iterator[Page]:
     )
 
     run.add("B", [*guide, "when", "does", "it", "open"])
-    shared = common + 2
+    of_a = common + 2
     yield Page(
         "A run is split",
         "The tree matched B too. The match ended inside A's run, so that node was **split**: the front half is shared now, and "
         "what follows it hangs below. No page moved.\n\n"
         "In the chain nothing had to be split: every block is an entry of its own.",
         Question(
-            f"C arrives next. Its first {shared} tokens are A's. How many of its tokens does the tree hit, with pages of {size}?",
+            f"C arrives next. Its first {of_a} tokens are A's. How many of its tokens does the tree hit, with pages of {size}?",
             answer=lambda after: int(_request(after)["pages"][str(size)]),
             explain=lambda after: (
-                f"Whole pages only: {shared} // {size} × {size} = {_request(after)['pages'][str(size)]}. The blocks hit "
+                f"Whole pages only: {of_a} // {size} × {size} = {_request(after)['pages'][str(size)]}. The blocks hit "
                 f"{_request(after)['blocks']}: with pages as large as blocks, a tree and a chain find the same."
             ),
             unit="tokens",
@@ -66,15 +66,15 @@ def lesson(run: Run) -> Iterator[Page]:
         shows=TREE,
     )
 
-    run.add("C", [*a[:shared], "a", "museum"])
-    shared = common + 3
+    run.add("C", [*a[:of_a], "a", "museum"])
+    of_b = common + 3
     yield Page(
         "Pages of one token",
         "The same prompts and as many slots, below in pages of **one** token, SGLang's default on CUDA. A page is never partly "
         f"filled, so every computed token is in the tree, and a run may be split anywhere: the first at {common}, where the "
         "prompts part.",
         Question(
-            f"D arrives next. Its first {shared} tokens are B's. How many does the tree hit, with pages of one token?",
+            f"D arrives next. Its first {of_b} tokens are B's. How many does the tree hit, with pages of one token?",
             answer=lambda after: int(_request(after)["pages"]["1"]),
             explain=lambda after: (
                 f"All {_request(after)['pages']['1']} of them. Blocks of {size} hit {_request(after)['blocks']}, the whole "

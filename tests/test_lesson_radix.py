@@ -1,5 +1,7 @@
 """What lesson 09 says of its run holds for every seed that a learner may choose: counted by the engines, no kernel."""
 
+import re
+
 import pytest
 
 from pagedviz import lesson, probe
@@ -41,6 +43,20 @@ def test_longest_prefix_first_hits_more_by_every_cache_and_is_what_the_stage_doe
     hits = {r["seq_id"]: r["blocks"] for r in asked(taught, probe.Radix(1))["requests"]}
     assert rows[None, "longest_prefix_first"]["served"] == [[seq_id, hits[seq_id]] for seq_id in on_stage]
     assert hits[on_stage[-1]] == 0 < hits[on_stage[0]]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_explanations_reckon_with_the_numbers_of_their_own_questions(played, seed):
+    taught = played[seed]
+    fine = asked(taught, probe.Radix(1))
+    numbers = []
+    for placed, seq_id in zip(taught.pages[:3], "BCD", strict=True):
+        number = re.search(r"first (\d+) tokens", placed.page.question.text).group(1)
+        upto = next(i for i, request in enumerate(fine["requests"], 1) if request["seq_id"] == seq_id)
+        answer, explanation = placed.graded({"requests": fine["requests"][:upto]})
+        assert re.search(rf"\b{number}\b", explanation)
+        numbers.append(int(number) - answer)
+    assert numbers[2] == 0 <= min(numbers) <= max(numbers) < 4
 
 
 def test_seeds_ask_different_questions(played):
