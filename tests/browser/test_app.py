@@ -52,7 +52,7 @@ def test_a_lesson_is_fully_checked_and_can_be_stepped_from_end_to_end(visit: Vis
     page = visit(f"lesson={name}")
     expect_stage(page, step=taught.pages[0].step, steps=last)
     page.keyboard.press("End")
-    expect_stage(page, step=last, verdict="ok")
+    expect_stage(page, timeout=120_000, step=last, verdict="ok")
     page.keyboard.press("Home")
     expect_stage(page, step=0, verdict="ok")
     for step in range(1, last + 1):
