@@ -79,6 +79,7 @@ class RunView:
                 "num_heads": self.scenario.cache.num_heads,
                 "num_kv_heads": self.scenario.cache.num_kv_heads,
                 "head_dim": self.scenario.cache.head_dim,
+                "max_num_seqs": self.scenario.cache.scheduler.max_num_seqs,
             },
             "backend": backend,
             "status": run.failed or run.notice,

@@ -7,7 +7,7 @@ import ast
 import random
 import sys
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from pagedviz.engine.block_manager import BlockManager  # noqa: E402
 from pagedviz.engine.events import Event  # noqa: E402
 from pagedviz.engine.policies import PROFILES  # noqa: E402
 from pagedviz.play import Happening, Player  # noqa: E402
-from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Op, Reload, Spill  # noqa: E402
+from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Op, Reload, Scenario, Spill, from_json  # noqa: E402
 from tests.browser import lens_answers  # noqa: E402
 
 Data = dict[str, Any]
@@ -146,6 +146,60 @@ def salted() -> Data:
     return run_of("salted", CACHED, ops)
 
 
+SAYS = ("brought forth on this continent a new nation", "in order to form a more perfect union", "he said")
+SUBMITTED = (
+    {"submit": "A", "text": "Four score and seven years ago our fathers", "says": SAYS[0]},
+    {"submit": "B", "text": "We the people of the United States", "says": SAYS[1], "priority": 1},
+    {"step": 2},
+    {"submit": "C", "text": "Four score and seven years ago", "says": SAYS[2]},
+    {"step": 4},
+    {"submit": "D", "text": "a house divided against itself cannot stand , he said", "says": "so it was"},
+    {"step": 20},
+)
+SERVED: dict[str, tuple[Data, tuple[Data, ...]]] = {
+    # continuous batching with chunks and hits, until B has to go back to the queue
+    "served": ({"profile": "vllm-v1", "num_blocks": 8, "scheduler": {"max_num_batched_tokens": 10}}, SUBMITTED),
+    # B's blocks go to the host, and come back
+    "swapped": (
+        {"profile": "vllm-v0", "num_blocks": 7, "host_blocks": 6, "policies": {"preemption": "swap"}},
+        SUBMITTED,
+    ),
+    # two prompts that begin alike come in one step: B names blocks that A's part of the launch fills
+    "same": (
+        {"profile": "vllm-v1", "num_blocks": 12, "scheduler": {"max_num_batched_tokens": 24}},
+        (
+            {"submit": "A", "text": "a b c d e f g h i", "says": "j k"},
+            {"submit": "B", "text": "a b c d e f g h x y", "says": "z z"},
+            {"step": 3},
+        ),
+    ),
+    # nobody comes in before the whole batch has finished
+    "static": (
+        {"num_blocks": 12, "scheduler": {"max_num_seqs": 3}, "policies": {"batching": "static_batches"}},
+        (
+            {"submit": "A", "text": "a b c", "says": "d"},
+            {"submit": "B", "text": "e f", "says": "g h i j"},
+            {"submit": "C", "text": "k l m n", "says": "o p"},
+            {"submit": "D", "text": "q r", "says": "s t"},
+            {"step": 9},
+        ),
+    ),
+}
+
+
+def scenario_of(name: str) -> Scenario:
+    cache, ops = SERVED[name]
+    usual = {"block_size": 4, "host_blocks": 0, "scatter": True, "prefix_caching": cache.get("profile") == "vllm-v1"}
+    return from_json({"pagedviz": 1, "cache": usual | cache, "ops": list(ops)})
+
+
+def served(name: str) -> Data:
+    """Requests, and the steps of the engine that serve them."""
+    scenario = scenario_of(name)
+    seats = scenario.cache.scheduler.max_num_seqs
+    return run_of(name, scenario.cache, scenario.ops, cache={"max_num_seqs": seats})
+
+
 def odd() -> Data:
     """Tokens that are markup, emoji, right-to-left, white space, numbers and long words."""
     ops = (Add("A", ODD_TOKENS), Fork("A", "אב"), Append("אב", ("<b>bold</b>",)))
@@ -232,6 +286,7 @@ CASES = {
     "v1": v1,
     "failed": failed,
     "big": big,
+    **{name: partial(served, name) for name in SERVED},
     "long": long,
 }
 
@@ -253,7 +308,11 @@ def page() -> None:
             data["goto"] = {"nonce": 1, "step": 6, "play": True}
         if name == "pauses":
             data |= {"pauses": [{"step": 4, "text": "A question on the left comes first."}], "veil": 6}
-        data |= {"step": int(st.query_params.get("step", 0)), "cache": lens_answers.CACHE, "lens": None}
+        data |= {
+            "step": int(st.query_params.get("step", 0)),
+            "cache": lens_answers.CACHE | data.get("cache", {}),
+            "lens": None,
+        }
         state.data, state.full = data, list(data["steps"])
     data = state.data
     st.html("<style>.stMainBlockContainer { padding: 3rem 1.5rem 0 }</style>")

@@ -14,7 +14,8 @@ HERE = Path(__file__).parent
 # Streamlit takes one inline module. The files are ordinary ES modules that import each other; joined in this order,
 # their import lines and `export` words are dropped and the one `export default`, in stage.js, is left.
 MODULES = (
-    "replay", "dom", "hashes", "derive", "icons", "text", "tables", "sequences", "bigpaint", "bigpool", "pools",
+    "replay", "dom", "hashes", "derive", "icons", "text", "tables", "sequences", "requests",
+    "bigpaint", "bigpool", "pools",
     "links", "panel", "timeline", "transport", "motion",
     "lens_stops", "lens_turns", "lens_strips", "lens_marks", "lens_source", "lens", "keys", "stage",
 )  # fmt: skip

@@ -88,7 +88,7 @@ function paintSlots(pool, g, entry, x, y, width, height, fill) {
         g.fillText(tokenText(block.tokens[offset]), cx + 3, cy + hgt / 2 + 3, w - 7);
       }
     } else {
-      g.strokeStyle = block.next.includes(offset) ? pool.ink : pool.line;
+      g.strokeStyle = block.coming[offset] ? pool.ink : pool.line;
       g.setLineDash([2, 2]);
       g.strokeRect(cx + 0.5, cy + 0.5, w - 2.5, hgt - 2.5);
       g.setLineDash([]);

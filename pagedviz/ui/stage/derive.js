@@ -1,5 +1,5 @@
 // What the drawings need to know about a state, in one pass over the tables.
-import { blockOf, isHost, hostEntry, linkOf, nameOf } from "./replay.js";
+import { blockOf, isHost, hostEntry, linkOf, nameOf, writesOf } from "./replay.js";
 import { chainOf, hashWords, ordinal } from "./hashes.js";
 
 // Okabe and Ito's colours, each with the text colour that reads on it (4.5:1 or better).
@@ -21,7 +21,7 @@ export function colourBook(base, steps) {
   const learn = (seq) => book.has(seq) || book.set(seq, COLOURS[book.size % COLOURS.length]);
   Object.keys(base.block_tables ?? {}).forEach(learn);
   for (const { event } of steps) {
-    if (event.kind === "SequenceAdded" || event.kind === "SequenceForked") learn(event.seq_id);
+    if (["SequenceAdded", "SequenceForked", "RequestSubmitted"].includes(event.kind)) learn(event.seq_id);
   }
   return book;
 }
@@ -32,6 +32,33 @@ export function nextSlot(state, seq) {
   const logical = Math.floor(position / state.blockSize);
   const row = state.tables.get(seq);
   return logical < row.length ? { logical, offset: position % state.blockSize, entry: row[logical] } : null;
+}
+
+// What comes into the unfilled slots of a logical block, by offset: {fill, token}. "pending" is written by this step's
+// launch, "sampled" is the newest output, which no slot holds yet, "next" is whatever comes next, if it is known.
+export function comingIn(state, seq, logical) {
+  const coming = {};
+  const held = state.tokens.get(seq).length;
+  const { prompt, output } = state.requests.get(seq) ?? { prompt: [], output: [] };
+  const { from, count } = state.launching.get(seq) ?? { from: 0, count: 0 };
+  // a block may have its hash before its tokens, when it is given to be filled by this launch
+  const promised = state.cached.get(state.tables.get(seq)[logical])?.tokens ?? [];
+  for (let offset = 0; offset < state.blockSize; offset += 1) {
+    const position = logical * state.blockSize + offset;
+    if (position < held) continue;
+    const token = position < prompt.length ? prompt[position] : output[position - prompt.length] ?? null;
+    if (offset < promised.length) coming[offset] = { fill: "pending", token: promised[offset] };
+    else if (position >= from && position < from + count) coming[offset] = { fill: "pending", token };
+    else if (position === held) coming[offset] = { fill: position >= prompt.length && token !== null ? "sampled" : "next", token };
+  }
+  return coming;
+}
+
+// The newest output of a sequence while no slot holds it; null when there is none.
+export function sampledOf(state, seq) {
+  const { prompt, output } = state.requests.get(seq) ?? { prompt: [], output: [] };
+  const newest = prompt.length + output.length - 1;
+  return output.length && (state.tokens.get(seq)?.length ?? 0) <= newest ? output[output.length - 1] : null;
 }
 
 export const filledIn = (state, seq, logical) =>
@@ -58,12 +85,13 @@ export function physicalBlock(state, entry, owners, colours) {
   const pinned = !isHost(entry) && state.pins.has(block);
   const isNull = !isHost(entry) && state.nullBlock === block;
   let tokens = pinned ? state.pins.get(block) : [];
-  const next = [];
+  const coming = {};
   for (const { seq, logical } of isNull ? [] : named) {
     const held = state.tokens.get(seq).slice(logical * state.blockSize, (logical + 1) * state.blockSize);
     if (held.length > tokens.length) tokens = held;
-    const slot = nextSlot(state, seq);
-    if (slot && slot.logical === logical && !next.includes(slot.offset)) next.push(slot.offset);
+    for (const [offset, { fill, token }] of Object.entries(comingIn(state, seq, logical))) {
+      if (coming[offset]?.fill !== "pending") coming[offset] = { fill, token };
+    }
   }
   const seqs = [...new Set(named.map((owner) => owner.seq))];
   return {
@@ -75,7 +103,7 @@ export function physicalBlock(state, entry, owners, colours) {
     seqs,
     refCount,
     tokens,
-    next,
+    coming,
     kind: isNull ? "null" : pinned ? "pinned" : refCount === 0 ? "free" : refCount > 1 ? "shared" : "used",
     kept: keptIn(state, entry, owners),
     place: refCount === 0 && !isHost(entry) ? state.free.indexOf(block) + 1 : 0,
@@ -93,7 +121,8 @@ export function physicalLabel(view, blockSize) {
   const where = isHost(view.entry) ? "host block" : "physical block";
   const id = isHost(view.entry) ? view.name : view.block;
   if (view.kind === "null") return `${where} ${id}, the null block: reserved, never handed out, never written`;
-  const filled = `${view.tokens.length} of ${blockSize} slots filled`;
+  const pending = Object.values(view.coming).filter(({ fill }) => fill === "pending").length;
+  const filled = `${view.tokens.length} of ${blockSize} slots filled${pending ? `, ${pending} in this step's launch` : ""}`;
   if (view.kind === "pinned") return `${where} ${id}, held for a copy under way, named by no table yet, ${filled}`;
   const hash = view.kept ? `, cached, ${hashWords(view.kept)}` : "";
   if (view.kind === "free") {
@@ -113,7 +142,8 @@ export function concerned(event, blockSize) {
   const seqs = event.seq_ids ?? (event.seq_id === undefined ? [] : [event.seq_id]);
   const onHost = event.where === "host";
   const entries = [];
-  if (event.kind === "TokensWritten") entries.push(...new Set(event.slots.map((slot) => Math.floor(slot / blockSize))));
+  const writes = writesOf(event);
+  if (writes.length) entries.push(...new Set(writes.flatMap(({ slots }) => slots.map((slot) => Math.floor(slot / blockSize)))));
   else if (event.kind === "BlockCopied") entries.push(event.source, event.target);
   else if (event.kind === "EntryRewritten" || event.kind === "BlockCollapsed") entries.push(event.target, event.source);
   else if (event.kind === "BlockSpilled") entries.push(hostEntry(event.host_block), event.block);
@@ -131,12 +161,13 @@ export function concerned(event, blockSize) {
 export function concernedLogicals(event, state, seq) {
   if (!event) return [];
   if (event.seq_id === seq && event.logical_block !== undefined) return [event.logical_block];
-  if (event.seq_id === seq && event.position !== undefined) {
-    const first = Math.floor(event.position / state.blockSize);
-    const last = Math.floor((event.position + (event.tokens?.length ?? 1) - 1) / state.blockSize);
+  const write = writesOf(event).find(({ seq_id }) => seq_id === seq);
+  if (write) {
+    const first = Math.floor(write.position / state.blockSize);
+    const last = Math.floor((write.position + write.tokens.length - 1) / state.blockSize);
     return Array.from({ length: last - first + 1 }, (_, k) => first + k);
   }
-  if (event.seq_ids?.includes(seq)) {
+  if (event.seq_ids?.includes(seq) && event.block !== undefined) {
     const entry = event.kind === "BlockSpilled" ? hostEntry(event.host_block) : event.block;
     const at = state.tables.get(seq)?.indexOf(entry) ?? -1;
     return at < 0 ? [] : [at];

@@ -1,7 +1,7 @@
 // Motion over a picture that is already final: ghosts fly, and the cells they land on are veiled until then.
 // Everything is over in 400 ms at most, and finish() ends it at once.
 import { h } from "./dom.js";
-import { hostEntry, linkOf } from "./replay.js";
+import { hostEntry, linkOf, writesOf } from "./replay.js";
 
 const LONGEST = 380;
 const MOST_FLIGHTS = 64; // of the tokens of one write; the others are there already
@@ -43,11 +43,14 @@ export class Motion {
     if (this.still.matches) return null;
     const chips = new Map();
     for (const node of this.root.querySelectorAll(".free-chip")) chips.set(node.dataset.link, node.getBoundingClientRect());
+    const cards = new Map();
+    for (const node of this.root.querySelectorAll(".request")) cards.set(node.dataset.request, node.getBoundingClientRect());
+    const leaver = ["RequestFinished", "RequestAborted"].includes(event.kind) ? this.card(event.seq_id) : null;
     const leaving = { BlockSpilled: event.block, BlockReloaded: hostEntry(event.host_block ?? 0), BlockFreed: event.where === "host" ? hostEntry(event.block) : event.block, BlockEvicted: event.block, BlockCollapsed: event.source }[event.kind];
     const cells = leaving === undefined ? null : this.strip(leaving);
     const taken = { BlockAllocated: event.block, BlockCopied: event.target, BlockHit: event.block }[event.kind];
     const chip = taken === undefined ? null : this.chip(taken);
-    return { chips, cells, leaving, top: this.poolsTop(), chip: chip && { ghost: chip.cloneNode(true), rect: chip.getBoundingClientRect() } };
+    return { chips, cards, card: leaver && { ghost: leaver.cloneNode(true), rect: leaver.getBoundingClientRect() }, cells, leaving, top: this.poolsTop(), chip: chip && { ghost: chip.cloneNode(true), rect: chip.getBoundingClientRect() } };
   }
 
   poolsTop() {
@@ -82,6 +85,24 @@ export class Motion {
     this.origin = this.root.getBoundingClientRect();
     MOVES[event.kind]?.(this, event, before);
     this.slideQueue(before.chips);
+    this.moveCards(before.cards);
+    fade(this, before.card);
+  }
+
+  card(seq) {
+    return this.root.querySelector(`.request[data-request="${CSS.escape(seq)}"]`);
+  }
+
+  // A request's card goes from where it was to where it is, in another lane or further up in its own.
+  moveCards(cards) {
+    for (const node of this.root.querySelectorAll(".request")) {
+      const from = cards.get(node.dataset.request);
+      const to = node.getBoundingClientRect();
+      if (!from) this.appear(node);
+      else if (Math.abs(from.left - to.left) + Math.abs(from.top - to.top) > 1) {
+        this.run(node, [{ transform: `translate(${from.left - to.left}px, ${from.top - to.top}px)` }, { transform: "none" }]);
+      }
+    }
   }
 
   run(node, frames, options = {}) {
@@ -158,13 +179,19 @@ function takeFromQueue(motion, entry, before) {
   if (to) motion.fly(before.chip.ghost, before.chip.rect, new DOMRect(to.left, to.top, before.chip.rect.width, before.chip.rect.height));
 }
 
-// Each token from its cell in the row to its slot. They leave one after the other, and the last lands when time is up.
-function flyTokens(motion, { seq_id, position }, slots) {
+// Each token from its cell in the row to its slot. Those of one sequence leave one after the other and the last lands
+// when time is up; several sequences' leave at once, for one launch wrote them all.
+function flyTokens(motion, event) {
+  const writes = writesOf(event);
+  for (const write of writes) flyWrite(motion, write, Math.ceil(MOST_FLIGHTS / writes.length));
+}
+
+function flyWrite(motion, { seq_id, position, slots }, most) {
   const flights = [];
   for (const block of motion.root.querySelectorAll(`.logical[data-seq="${CSS.escape(seq_id)}"]`)) {
     for (const cell of block.querySelectorAll("[data-offset]")) {
       const slot = slots[block.dataset.logical * motion.blockSize + Number(cell.dataset.offset) - position];
-      if (slot === undefined || flights.length === MOST_FLIGHTS) continue;
+      if (slot === undefined || flights.length === most) continue;
       const entry = Math.floor(slot / motion.blockSize);
       const target = motion.physical(entry)?.querySelector(`[data-offset="${slot % motion.blockSize}"]`);
       flights.push({ cell, target, from: cell.getBoundingClientRect(), to: target?.getBoundingClientRect() ?? motion.rect(entry) });
@@ -212,8 +239,9 @@ const MOVES = {
     m.pulse(badge(m.physical(e.target)), 1.6);
     toQueue(m, e.source);
   },
-  TokenWritten: (m, e) => flyTokens(m, e, [e.slot]),
-  TokensWritten: (m, e) => flyTokens(m, e, e.slots),
+  TokenWritten: flyTokens,
+  TokensWritten: flyTokens,
+  BatchWritten: flyTokens,
   WriteStopped: (m, e) => {
     const shake = [0, -3, 3, -2, 0].map((x) => ({ transform: `translateX(${x}px)` }));
     m.run(m.physical(e.block), shake);
@@ -236,5 +264,14 @@ const MOVES = {
   },
   BlockSpilled: (m, e, before) => land(m, hostEntry(e.host_block), before.cells),
   BlockReloaded: (m, e, before) => land(m, e.block, before.cells),
+  RequestScheduled: (m, e) => {
+    m.pulse(m.card(e.seq_id)?.querySelector(".share"), 1.2);
+    m.appear(m.root.querySelector(`[data-share="${CSS.escape(e.seq_id)}"]`));
+  },
+  RequestWaits: (m) => m.appear(m.root.querySelector(".request-note:not(:empty)")),
+  TokensSampled: (m, e) => {
+    for (const seq of e.seq_ids) m.pulse(m.card(seq)?.querySelector(".request-token"), 1.2);
+    for (const cell of m.root.querySelectorAll('[data-fill="sampled"]')) m.appear(cell);
+  },
   OperationRefused: (m) => m.appear(m.root.querySelector(".notice")),
 };

@@ -1,6 +1,6 @@
 // Right: the verdict of this step's check, the step's numbers, and the line of our own source that did it.
 import { h, setAttr, setText, syncKeyed } from "./dom.js";
-import { isHost, nameOf } from "./replay.js";
+import { isHost, nameOf, writesOf } from "./replay.js";
 import { PATHS, icon } from "./icons.js";
 
 export const verdictOf = (check) => (check === null || check === undefined ? "pending" : check.ok ? "ok" : "failed");
@@ -96,7 +96,7 @@ function meanOverHeads(weights) {
 
 // o = sum of w_j V_j, the weights added up block by block for the newest token of the event's sequence.
 function weightRows({ check, event, state, colours }) {
-  const seq = event?.seq_id;
+  const seq = event?.seq_id ?? writesOf(event)[0]?.seq_id;
   const [weights, heads] = meanOverHeads(check?.weights?.[seq]);
   const row = state.tables.get(seq);
   if (!weights || !row || !weights.length) return [];

@@ -2,6 +2,7 @@
 import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "./dom.js";
 import { hostEntry, isHost, linkOf, nameOf } from "./replay.js";
 import { concerned, listed, physicalBlock, physicalLabel } from "./derive.js";
+import { comingCell } from "./sequences.js";
 import { drawHashLine, makeHashLine, ordinal, shortHash } from "./hashes.js";
 import { tokenText } from "./text.js";
 import { BigPool } from "./bigpool.js";
@@ -25,6 +26,7 @@ export function makePools(links) {
     "p",
     { class: "legend quiet", "aria-hidden": "true" },
     h("span", { class: "cell sample", "data-fill": "next" }), "next token",
+    h("span", { class: "of-requests" }, h("span", { class: "cell sample", "data-fill": "pending" }), "in this step’s launch"),
     h("span", { class: "of-hashes" }, h("span", { class: "cell sample", "data-fill": "kept" }), "free, may be hit"),
     h("span", { class: "cell sample", "data-fill": "stale" }), "nobody's: stale or NaN",
   );
@@ -34,6 +36,7 @@ export function makePools(links) {
 export function drawPools(ui, view) {
   const { state } = view;
   setAttr(ui.node, "data-hashes", view.usesHashes ? "" : null);
+  setAttr(ui.node, "data-requests", view.usesRequests ? "" : null);
   drawPool(ui, ui.device, view, Array.from({ length: state.numBlocks }, (_, block) => block), {
     title: `Device pool`,
     detail: ` ${state.numBlocks} blocks of ${state.blockSize} tokens`,
@@ -102,7 +105,7 @@ function makePhysical(entry) {
 }
 
 function drawPhysical(node, block, state, event, now, nextOut) {
-  const looks = JSON.stringify([block.kind, block.refCount, block.seqs, block.fills, block.tokens, block.next, block.kept, block.place, now, now === null ? "" : event.kind, nextOut, state.blockSize]);
+  const looks = JSON.stringify([block.kind, block.refCount, block.seqs, block.fills, block.tokens, block.coming, block.kept, block.place, now, now === null ? "" : event.kind, nextOut, state.blockSize]);
   if (drawn.get(node) === looks) return;
   drawn.set(node, looks);
   setAttr(node, isHost(block.entry) ? "data-host-block" : "data-block", block.block);
@@ -127,8 +130,8 @@ function drawPhysical(node, block, state, event, now, nextOut) {
       const token = block.tokens[offset];
       return { state: "filled", text: tokenText(token), tip: `“${token}”, ${isHost(block.entry) ? "host slot" : "slot"} ${slot}` };
     }
-    if (block.next.includes(offset)) return { state: "next", text: "next", tip: `slot ${slot}: where the next token goes` };
-    if (block.kept && offset < block.kept.tokens.length) {
+    if (block.coming[offset]) return comingCell(block.coming[offset], `slot ${slot}`);
+    if (block.kept && block.kind === "free") {
       const token = block.kept.tokens[offset];
       return { state: "kept", text: tokenText(token), tip: `“${token}”, slot ${slot}: kept for whoever begins with the same tokens` };
     }

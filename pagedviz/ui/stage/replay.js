@@ -30,9 +30,29 @@ export function fromSnapshot(snapshot) {
     pins: new Map((snapshot.pinned ?? []).map((block) => [block, []])),
     free: snapshot.free_blocks ?? [],
     hostFree: snapshot.host_free_blocks ?? [],
+    ...queuesFrom(snapshot),
     salts: new Map(Object.entries(snapshot.salts ?? {})),
     // block that prompts may hit, in use or free -> what it holds; a snapshot names the hash alone
     cached: new Map(Object.entries(snapshot.cached ?? {}).map(([block, hash]) => [Number(block), { hash, parent: null, tokens: [], salt: null }])),
+  };
+}
+
+function queuesFrom(snapshot) {
+  const requests = Object.entries(snapshot.requests ?? {}).map(([seq, { num_tokens: numTokens, ...rest }]) => [seq, { ...rest, numTokens }]);
+  return {
+    requests: new Map(requests),
+    waiting: snapshot.waiting ?? [],
+    running: snapshot.running ?? [],
+    swapped: snapshot.swapped ?? [],
+    scheduled: new Map(Object.entries(snapshot.scheduled ?? {})),
+    engineStep: snapshot.engine_step ?? 0,
+    tokenBudget: snapshot.token_budget ?? 0,
+    // What is drawn beside the queues and no snapshot has: the tokens that this step's launch will write, from where on;
+    // who was preempted and how; why the first of the waiting waits.
+    launching: new Map(),
+    ahead: new Map(), // "A:1": A's logical block 1 names a block that this launch fills
+    preempted: new Map(),
+    waits: null,
   };
 }
 
@@ -71,6 +91,51 @@ function tablesMoved(state, seqs, from, to) {
   return tables;
 }
 
+// What a launch wrote, one element a sequence, whichever of the three kinds told it; of other events nothing.
+export function writesOf(event) {
+  if (event?.kind === "TokenWritten") return [{ seq_id: event.seq_id, position: event.position, tokens: [event.token], slots: [event.slot] }];
+  if (event?.kind === "TokensWritten") return [event];
+  if (event?.kind !== "BatchWritten") return [];
+  return event.seq_ids.map((seq_id, k) => ({ seq_id, position: event.positions[k], tokens: event.tokens[k], slots: event.slots[k] }));
+}
+
+// Where a sequence's computed tokens end once the blocks are filled that it names ahead of their tokens.
+function endOfNamed(s, seq) {
+  const row = s.tables.get(seq) ?? [];
+  let end = (s.tokens.get(seq) ?? []).length;
+  while (end % s.blockSize === 0 && s.ahead.has(`${seq}:${end / s.blockSize}`)) end += s.cached.get(row[end / s.blockSize]).tokens.length;
+  return end;
+}
+
+function written(s, e) {
+  const tokens = new Map(s.tokens);
+  const launching = new Map(s.launching);
+  for (const { seq_id, position, tokens: wrote } of writesOf(e)) {
+    let held = s.tokens.get(seq_id);
+    while (held.length < position) held = [...held, ...s.cached.get(s.tables.get(seq_id)[Math.floor(held.length / s.blockSize)]).tokens];
+    tokens.set(seq_id, [...held, ...wrote]);
+    launching.delete(seq_id);
+  }
+  return { tokens, launching, ahead: new Map([...s.ahead].filter(([, seq]) => launching.has(seq))) };
+}
+
+// A request in no queue and in no launch.
+function left(s, seq) {
+  const [waiting, running, swapped] = [s.waiting, s.running, s.swapped].map((queue) => without(queue, seq));
+  const preempted = withoutEntry(s.preempted, seq);
+  const waits = s.waits?.seq_id === seq ? null : s.waits;
+  const ahead = new Map([...s.ahead].filter(([, other]) => other !== seq));
+  return { waiting, running, swapped, scheduled: withoutEntry(s.scheduled, seq), launching: withoutEntry(s.launching, seq), ahead, preempted, waits };
+}
+
+const toRunning = (s, e) => ({ ...left(s, e.seq_id), running: [...without(s.running, e.seq_id), e.seq_id] });
+
+function putBack(s, seq, how) {
+  const out = left(s, seq);
+  const queues = how === "swap" ? { swapped: [...out.swapped, seq] } : { waiting: [seq, ...out.waiting] };
+  return { ...out, ...queues, preempted: withEntry(out.preempted, seq, how) };
+}
+
 const CHANGES = {
   SequenceAdded: (s, e) => ({
     tables: withEntry(s.tables, e.seq_id, []),
@@ -96,7 +161,10 @@ const CHANGES = {
   BlockHit: (s, e) => ({
     free: without(s.free, e.block),
     tables: tableWith(s, e.seq_id, e.logical_block, e.block),
-    tokens: withEntry(s.tokens, e.seq_id, [...s.tokens.get(e.seq_id), ...e.tokens]),
+    // a block that an earlier sequence of the same launch fills is named now, and its tokens are there after the launch
+    ...(e.computed === false
+      ? { ahead: withEntry(s.ahead, `${e.seq_id}:${e.logical_block}`, e.seq_id) }
+      : { tokens: withEntry(s.tokens, e.seq_id, [...s.tokens.get(e.seq_id), ...e.tokens]) }),
     refs: withCounts(s.refs, [[e.block, e.ref_count]]),
   }),
   BlockCached: (s, e) => {
@@ -109,12 +177,30 @@ const CHANGES = {
     tables: tableWith(s, e.seq_id, e.logical_block, e.target),
     refs: withCounts(s.refs, [[e.source, 0], [e.target, e.ref_count]]),
   }),
-  TokenWritten: (s, e) => ({
-    tokens: withEntry(s.tokens, e.seq_id, [...s.tokens.get(e.seq_id), e.token]),
+  TokenWritten: written,
+  TokensWritten: written,
+  BatchWritten: written,
+  RequestSubmitted: (s, e) => ({
+    requests: withEntry(s.requests, e.seq_id, { prompt: e.tokens, output: [], numTokens: e.num_tokens, priority: e.priority, salt: e.salt }),
+    waiting: inserted(s.waiting, e.queue_index, e.seq_id),
   }),
-  TokensWritten: (s, e) => ({
-    tokens: withEntry(s.tokens, e.seq_id, [...s.tokens.get(e.seq_id), ...e.tokens]),
+  StepStarted: (s, e) => ({ engineStep: e.engine_step, tokenBudget: e.token_budget, scheduled: new Map(), launching: new Map(), ahead: new Map() }),
+  RequestAdmitted: toRunning,
+  RequestSwappedIn: toRunning,
+  RequestScheduled: (s, e) => ({
+    scheduled: withEntry(s.scheduled, e.seq_id, e.num_tokens),
+    launching: withEntry(s.launching, e.seq_id, { from: endOfNamed(s, e.seq_id), count: e.num_tokens }),
   }),
+  RequestWaits: (s, e) => ({ waits: { seq_id: e.seq_id, reason: e.reason, engineStep: s.engineStep } }),
+  RequestPreempted: (s, e) => putBack(s, e.seq_id, e.how),
+  RequestDropped: (s, e) => putBack(s, e.seq_id, "recompute"),
+  TokensSampled: (s, e) => {
+    const requests = new Map(s.requests);
+    e.seq_ids.forEach((seq, k) => requests.set(seq, { ...requests.get(seq), output: [...requests.get(seq).output, e.tokens[k]] }));
+    return { requests };
+  },
+  RequestFinished: (s, e) => left(s, e.seq_id),
+  RequestAborted: (s, e) => left(s, e.seq_id),
   BlockCopied: (s, e) => {
     const start = e.logical_block * s.blockSize;
     const copied = (s.tokens.get(e.seq_id) ?? []).slice(start, start + e.num_slots);

@@ -1,7 +1,7 @@
 // Left: each sequence as a row of its logical blocks, and beside it its block table.
 import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "./dom.js";
 import { blockOf, isHost, linkOf, nameOf } from "./replay.js";
-import { concernedLogicals, filledIn, keptIn, listed, nextSlot } from "./derive.js";
+import { comingIn, concernedLogicals, filledIn, keptIn, listed, nextSlot, sampledOf } from "./derive.js";
 import { hashWords, shortHash } from "./hashes.js";
 import { drawTable, makeTable } from "./tables.js";
 import { tokenText } from "./text.js";
@@ -116,12 +116,14 @@ function drawRow(row, seq, view, focus, colour) {
     (j) => (typeof j === "number" ? j : `gap${j.after}`),
     (j) => (typeof j === "number" ? makeLogical() : h("p", { class: "gap quiet" })),
     (node, j) => {
-      if (typeof j === "number") drawLogical(node, seq, j, view, next, focus.includes(j));
+      if (typeof j === "number") drawLogical(node, seq, j, view, focus.includes(j));
       else setText(node, many ? `⋯ ${j.gap}` : `⋯ ${j.gap} more blocks`);
     },
   );
   const size = state.tokens.get(seq).length;
-  setText(after, table.length === 0 ? `no block yet${size ? "" : ", no token"}` : next ? "" : "next write allocates a block");
+  const sampled = next ? null : sampledOf(state, seq);
+  const allocates = sampled === null ? "next write allocates a block" : `“${sampled}” is sampled and in no slot; its write allocates a block`;
+  setText(after, table.length === 0 ? `no block yet${size ? "" : ", no token"}` : next ? "" : allocates);
   setAttr(after, "hidden", after.textContent ? null : "");
   const salted = state.salts.get(seq) ?? null;
   setText(salt, salted === null ? "" : `salt “${salted}”: hits only blocks of the same salt`);
@@ -137,7 +139,7 @@ function makeLogical() {
   );
 }
 
-function drawLogical(node, seq, logical, view, next, now) {
+function drawLogical(node, seq, logical, view, now) {
   const { state } = view;
   const entry = state.tables.get(seq)[logical];
   const filled = filledIn(state, seq, logical);
@@ -154,7 +156,8 @@ function drawLogical(node, seq, logical, view, next, now) {
   const place = isHost(entry) ? `host block ${nameOf(entry)}` : `physical block ${nameOf(entry)}`;
   const shared = refs > 1 && !isNull ? `, shared, ${refs} references` : "";
   const kept = keptIn(state, entry, view.owners);
-  setAttr(node, "aria-label", `sequence ${seq}, logical block ${logical}, ${filled} of ${state.blockSize} tokens, ${place}${isNull ? ", the null block" : ""}${shared}${kept ? `, cached, ${hashWords(kept)}` : ""}`);
+  setAttr(node, "aria-label", `sequence ${seq}, logical block ${logical}, ${filled} of ${state.blockSize} tokens, ${place}${isNull ? ", the null block" : ""}${shared}${comingWords(comingIn(state, seq, logical))}${kept ? `, cached, ${hashWords(kept)}` : ""}`);
+  const coming = comingIn(state, seq, logical);
   const tokens = state.tokens.get(seq);
   setAttr(node, "data-tip", `${seq}, logical block ${logical}: ${listed(tokens.slice(logical * state.blockSize, logical * state.blockSize + filled).map((t) => `“${t}”`)) || "no token yet"}`);
   const [index, , id, note, hash, badge] = node.firstElementChild.children;
@@ -169,9 +172,23 @@ function drawLogical(node, seq, logical, view, next, now) {
       const token = tokens[position];
       return { state: "filled", text: tokenText(token), tip: `“${token}”, position ${position}` };
     }
-    const isNext = next && next.logical === logical && next.offset === offset;
-    return isNext
-      ? { state: "next", text: "next", tip: `position ${position}: where the next token of ${seq} goes` }
+    return coming[offset]
+      ? comingCell(coming[offset], `position ${position} of ${seq}`)
       : { state: "stale", text: "", tip: "unfilled: whatever is there is nobody's (stale or NaN), and no kernel reads it" };
   });
+}
+
+function comingWords(coming) {
+  const all = Object.values(coming);
+  const pending = all.filter(({ fill }) => fill === "pending").length;
+  const sampled = all.find(({ fill }) => fill === "sampled");
+  return `${pending ? `, ${pending} in this step's launch` : ""}${sampled ? `, “${sampled.token}” is sampled and not written yet` : ""}`;
+}
+
+// A slot that is not filled yet, and what comes into it.
+export function comingCell({ fill, token }, where) {
+  const text = token === null ? "next" : tokenText(token);
+  if (fill === "pending") return { state: fill, text: token === null ? "" : text, tip: `${where}: “${token}” is written by this step's launch` };
+  if (fill === "sampled") return { state: fill, text, tip: `${where}: “${token}” is sampled, and in no slot yet` };
+  return { state: fill, text, tip: token === null ? `${where}: where the next token goes` : `${where}: “${token}” is the next to be computed` };
 }

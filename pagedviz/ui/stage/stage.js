@@ -3,6 +3,7 @@ import { h, setAttr, setText } from "./dom.js";
 import { Replay } from "./replay.js";
 import { colourBook, ownersByEntry } from "./derive.js";
 import { drawSequences, makeSequences } from "./sequences.js";
+import { drawRequests, makeRequests } from "./requests.js";
 import { drawPools, makePools } from "./pools.js";
 import { drawPanel, makePanel, settlePanel, verdictOf } from "./panel.js";
 import { drawTimeline, makeTimeline } from "./timeline.js";
@@ -44,6 +45,7 @@ class Stage {
       this.chosen = seq;
       this.draw();
     });
+    this.requests = makeRequests();
     this.links = new Links(this.root);
     this.pools = makePools(this.links);
     this.panel = makePanel();
@@ -63,7 +65,7 @@ class Stage {
     this.links.repaint = () => [this.pools.device.big, this.pools.host.big].forEach((big) => big?.view && big.paint());
     this.motion = new Motion(this.root, bigRect);
     const top = h("header", { class: "top" }, this.status, this.op, this.sentence, this.notice);
-    const main = h("div", { class: "main" }, this.sequences.node, this.pools.node, this.lens.node);
+    const main = h("div", { class: "main" }, this.requests.node, this.sequences.node, this.pools.node, this.lens.node);
     const bar = h("footer", { class: "bar" }, this.transport.pause, this.transport.node, this.timeline.node);
     this.root.prepend(h("div", { class: "body" }, h("div", { class: "middle" }, top, main), this.panel.node), bar);
     this.parent.append(this.root);
@@ -85,6 +87,8 @@ class Stage {
       Object.keys(data.base.host_ref_counts ?? {}).length > 0 ||
       data.steps.some(({ event }) => event.kind === "BlockSpilled" || event.kind === "BlockReloaded");
     this.usesHashes = Object.keys(data.base.cached ?? {}).length > 0 || data.steps.some(({ event }) => event.kind === "BlockCached");
+    this.usesRequests = Object.keys(data.base.requests ?? {}).length > 0 || data.steps.some(({ event }) => event.kind === "RequestSubmitted");
+    this.usesSwap = data.steps.some(({ event }) => event.kind === "RequestPreempted" && event.how === "swap");
     const total = data.steps.length;
     const before = this.step;
     if (!known) {
@@ -216,6 +220,9 @@ class Stage {
       chosen: this.chosen,
       usesHost: this.usesHost,
       usesHashes: this.usesHashes,
+      usesRequests: this.usesRequests,
+      usesSwap: this.usesSwap,
+      maxSeqs: data.cache?.max_num_seqs ?? null,
       playing: this.playing !== null,
       pauseText: this.pauseText,
     };
@@ -225,6 +232,7 @@ class Stage {
     const view = (this.drawn = this.view());
     this.lens.follow(view);
     this.drawTop(view);
+    drawRequests(this.requests, view);
     drawSequences(this.sequences, view);
     drawPools(this.pools, view);
     drawPanel(this.panel, view);
