@@ -140,6 +140,12 @@ def cached() -> Data:
     return run_of("cached", CACHED, CACHED_OPS)
 
 
+def wide() -> Data:
+    """A pool of a hundred blocks, drawn as one canvas, of which two free ones may be hit."""
+    config = CacheConfig(num_blocks=100, scatter=True, prefix_caching=True)
+    return run_of("wide", config, (Add("A", tuple("abcdefghi")), Free("A")))
+
+
 def salted() -> Data:
     """The same prompt three times, and it is hit once: the second has another salt."""
     ops = (Add("A", tuple("abcde"), "red"), Add("B", tuple("abcde"), "blue"), Add("C", tuple("abcde"), "red"))
@@ -282,6 +288,7 @@ CASES = {
     "three": three,
     "cached": cached,
     "salted": salted,
+    "wide": wide,
     "odd": odd,
     "v1": v1,
     "failed": failed,

@@ -619,6 +619,27 @@ def test_a_big_pool_is_one_canvas_that_can_be_searched(show: Open) -> None:
     assert page.locator("canvas.mini").is_hidden()
 
 
+def test_a_canvas_tells_the_free_blocks_that_may_be_hit(show: Open) -> None:
+    data = stage_demo.wide()
+    page = show("wide", step=len(data["steps"]))
+    words = "0 in use, 0 of them shared, 100 free, 2 of them cached"
+    assert page.locator(".big-pool .summary").first.inner_text() == words
+    block = next(step["event"]["block"] for step in data["steps"] if step["event"]["kind"] == "BlockCached")
+    colours = page.locator("canvas.big").first.evaluate(
+        """(canvas, block) => {
+          const columns = Math.max(16, Math.ceil(Math.ceil(Math.sqrt(100 * canvas.clientWidth / 264)) / 16) * 16);
+          const side = canvas.clientWidth / columns;
+          const pixel = (n) => (n + 0.4) * side * devicePixelRatio;
+          const at = (k) => canvas.getContext('2d')
+            .getImageData(pixel(k % columns), pixel(Math.floor(k / columns)), 1, 1).data.join();
+          return [...Array(100).keys()].filter((k) => at(k) === at(block));
+        }""",
+        block,
+    )
+    kept = {step["event"]["block"] for step in data["steps"] if step["event"]["kind"] == "BlockCached"}
+    assert set(colours) == kept
+
+
 def test_two_thousand_steps_have_a_window_of_ticks(show: Open) -> None:
     page = show("long", step=1000)
     assert page.locator("[data-tick]").count() < 60

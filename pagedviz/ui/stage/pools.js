@@ -22,13 +22,14 @@ export function makePools(links) {
   };
   const device = part("device", "data-pool");
   const host = part("host", "data-host-pool");
+  const sign = (fill, words, when) => h("span", { class: `legend-item ${when}` }, h("span", { class: "cell sample", "data-fill": fill }), words);
   const legend = h(
     "p",
     { class: "legend quiet", "aria-hidden": "true" },
-    h("span", { class: "cell sample", "data-fill": "next" }), "next token",
-    h("span", { class: "of-requests" }, h("span", { class: "cell sample", "data-fill": "pending" }), "in this step’s launch"),
-    h("span", { class: "of-hashes" }, h("span", { class: "cell sample", "data-fill": "kept" }), "free, may be hit"),
-    h("span", { class: "cell sample", "data-fill": "stale" }), "nobody's: stale or NaN",
+    sign("next", "next token", ""),
+    sign("pending", "in this step’s launch", "of-requests"),
+    sign("kept", "free, may be hit", "of-hashes"),
+    sign("stale", "nobody's: stale or NaN", ""),
   );
   return { node: h("div", { class: "pools" }, device.node, host.node), device, host, legend, links };
 }
