@@ -9,8 +9,8 @@ pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 from tests.browser import stage_demo  # noqa: E402
-from tests.browser.conftest import STAGE, Open, at, press, violations  # noqa: E402
-from tests.browser.test_stage import READ, READ_HASHES, freeze, shown_hashes, shown_state  # noqa: E402
+from tests.browser.conftest import STAGE, Open, at, violations  # noqa: E402
+from tests.browser.test_stage import READ, READ_HASHES, freeze, shown_hashes, shown_state, step_held  # noqa: E402
 
 READ_REQUESTS = """root => {
   const all = (node, selector) => [...node.querySelectorAll(selector)];
@@ -150,10 +150,7 @@ def test_the_tokens_of_one_launch_land_together(show: Open) -> None:
     event = played("served")[1][step - 1]
     assert len(event.seq_ids) == 3
     page = show("served", step=step - 1)
-    page.locator(STAGE).evaluate(
-        "root => { root.querySelector('[aria-label=\"Step forward\"]').click();"
-        " root.getRootNode().getAnimations().forEach((a) => a.pause()); }"
-    )
+    step_held(page, 0)
     assert page.locator(".ghost").count() == sum(map(len, event.tokens))
     last = [f"[data-block='{slots[-1] // 4}'] [data-offset='{slots[-1] % 4}'] .fill" for slots in event.slots]
     seen = []
@@ -169,8 +166,7 @@ def test_a_preempted_request_goes_to_the_front_and_says_what_it_lost(show: Open)
     step = step_of("served", "RequestPreempted")
     page = show("served", step=step - 1)
     running = page.locator("[data-lane-of=running] [data-request=B]").bounding_box()
-    press(page, "Step forward")
-    freeze(page, 0)
+    step_held(page, 0)
     card = page.locator("[data-lane-of=waiting] .request").first
     assert card.get_attribute("data-request") == "B"
     assert abs(card.bounding_box()["y"] - running["y"]) < 1  # it starts from where it was
@@ -192,8 +188,7 @@ def test_a_finished_request_leaves_and_its_seat_stays_empty_in_a_static_batch(sh
     page = show("static", step=step - 1)
     seats = page.locator("[data-lane-of=running] .seats")
     assert "1 of 3 seats idle" in seats.inner_text()
-    press(page, "Step forward")
-    freeze(page, 100)
+    step_held(page, 100)
     assert page.locator(".flights [data-request=C]").count() == 1  # it fades where it was
     assert page.locator(".request-list [data-request=C]").count() == 0
     assert "2 of 3 seats idle" in seats.inner_text()

@@ -41,6 +41,15 @@ def freeze(page: Any, milliseconds: int) -> int:
     )
 
 
+def step_held(page: Any, milliseconds: int) -> int:
+    """Step forward and hold all animations at one moment, in one breath, so that none is over; how many there are."""
+    page.locator(STAGE).evaluate(
+        "root => { root.querySelector('[aria-label=\"Step forward\"]').click();"
+        " root.getRootNode().getAnimations().forEach((a) => a.pause()); }"
+    )
+    return freeze(page, milliseconds)
+
+
 def test_buttons_and_keys_step(show: Open) -> None:
     page = show("lesson")
     last = len(stage_demo.lesson()["steps"])
@@ -214,8 +223,7 @@ def test_a_free_block_that_may_be_hit_says_what_it_holds_and_when_it_goes(show: 
 def test_a_hit_brings_the_tokens_back_to_life(show: Open) -> None:
     page = show("cached", step=20)
     assert opacities(page, 0) == []
-    press(page, "Step forward")
-    freeze(page, 0)
+    step_held(page, 0)
     assert opacities(page, 0) == ["0.15"] * 4
     assert page.locator(".ghost").count() == 1  # its place in the free queue comes with it
     freeze(page, 379)
@@ -227,8 +235,7 @@ def test_an_evicted_hash_is_struck_out_at_its_step_and_its_tokens_fade(show: Ope
     page = show("cached", step=28)
     block = page.locator("[data-block='2']")
     assert block.locator("[data-fill=kept]").count() == 4
-    press(page, "Step forward")
-    freeze(page, 100)
+    step_held(page, 100)
     assert page.locator(".ghost [data-fill=kept]").count() == 4
     assert block.locator("[data-fill=kept]").count() == 0
     assert block.locator("s").inner_text() == "724c"
@@ -238,8 +245,7 @@ def test_an_evicted_hash_is_struck_out_at_its_step_and_its_tokens_fade(show: Ope
 
 def test_a_collapsed_block_gives_its_place_to_the_cached_one(show: Open) -> None:
     page = show("cached", step=11)
-    press(page, "Step forward")
-    freeze(page, 100)
+    step_held(page, 100)
     assert page.locator(".ghost [data-fill=filled]").count() == 4
     assert page.locator("[data-table-seq=B][data-table-logical='1'] s").text_content() == "5"
     assert page.locator("[data-block='2']").get_attribute("data-now") == ""
@@ -477,8 +483,7 @@ def test_a_stage_that_is_taken_away_leaves_no_listener(show: Open) -> None:
 
 def test_a_flight_overlays_the_final_state_and_the_next_step_ends_it(show: Open) -> None:
     page = show("lesson", step=10)
-    press(page, "Step forward")
-    assert freeze(page, 190) > 0
+    assert step_held(page, 190) > 0
     landing = page.locator("[data-block='10'] [data-offset='3'] .fill")
     assert landing.evaluate("n => getComputedStyle(n).opacity") == "0"  # not filled before its token lands
     assert page.locator("[data-block='10'] [data-offset='3']").get_attribute("data-fill") == "filled"
@@ -524,11 +529,7 @@ def test_tokens_given_together_are_one_step_in_all_of_their_blocks(show: Open) -
 
 def test_tokens_given_together_land_one_after_the_other(show: Open) -> None:
     page = show("lesson", step=3)
-    page.locator(STAGE).evaluate(
-        "root => { root.querySelector('[aria-label=\"Step forward\"]').click();"
-        " root.getRootNode().getAnimations().forEach((a) => a.pause()); }"
-    )  # in one breath, so that none has landed yet
-    freeze(page, 0)
+    step_held(page, 0)
     assert page.locator(".ghost").count() == 7
     assert opacities(page, 1) == ["0"] * 4
     assert opacities(page, 7) == ["0"] * 3
