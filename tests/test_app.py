@@ -42,6 +42,10 @@ def verbs(app):
     return [next(iter(op)) for op in held(app).to_json()["ops"]]
 
 
+def typed(app, key, text):
+    app.text_input(key=key).set_value(text)
+
+
 def test_first_screen_says_what_it_is():
     assert [heading.value for heading in shown().subheader] == ["Watch a token find its block"]
 
@@ -186,3 +190,50 @@ def test_where_nothing_was_measured_one_sentence_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(measurements, "RECORDED", tmp_path / "recorded.json")
     app = shown(page="speed")
     assert [each.value.split(";")[0] for each in app.warning] == ["Nothing has been recorded in recorded.json yet"]
+
+
+def test_requests_are_submitted_served_and_aborted():
+    app = shown(page="sequences")
+    typed(app, "own-request-prompt", "it was the best of times")
+    press(app, "Submit")
+    typed(app, "own-request-prompt", "it was the worst")
+    press(app, "Submit")
+    press(app, "1 step")
+    app.radio(key="own-request").set_value("C")
+    app.run()
+    press(app, "Abort")
+    press(app, "10 steps")
+    assert held(app).to_json()["ops"][1:] == [
+        {"submit": "B", "tokens": "it was the best of times".split(), "max_tokens": 4},
+        {"submit": "C", "tokens": "it was the worst".split(), "max_tokens": 4},
+        {"step": 1},
+        {"abort": "C"},
+        {"step": 10},
+    ]
+    assert "10 steps" not in [button.label for button in app.button]  # nothing is left to serve
+
+
+def test_a_request_that_can_never_fit_is_refused_in_a_sentence_and_its_text_stays():
+    app = shown(page="sequences")
+    typed(app, "own-request-prompt", "word " * 60)
+    press(app, "Submit")
+    assert "B needs 16 blocks by itself, and the whole device pool has 12" in app.warning[0].value
+    assert app.text_input(key="own-request-prompt").value == "word " * 60
+    assert "scenario" not in app.query_params
+
+
+def test_each_policy_can_be_swapped_for_another_and_back():
+    app = shown(page="sequences")
+
+    def choose(kind, name):
+        next(box for box in app.selectbox if box.label == kind).set_value(name)
+        press(app, "Apply")
+
+    choose("victim", "fewest_outputs")
+    choose("preemption", "swap")
+    assert held(app).cache.policies == (("preemption", "swap"), ("victim", "fewest_outputs"))
+    choose("victim", "as the profile")
+    assert held(app).cache.policies == (("preemption", "swap"),)
+    choose("publish", "when_scheduled")
+    assert "a block can be collapsed only when it has been computed" in app.warning[0].value
+    assert held(app).cache.policies == (("preemption", "swap"),)

@@ -67,7 +67,8 @@ class NoTokens(CacheError):
 
 
 class TooFewEvictable(CacheError):
-    """{needed:token} should be evicted, and {evictable} can be: {protected} more are locked. Unlock a node first."""
+    """{needed:token} should be evicted, and {evictable} can be; {protected} more are locked, and free only when nobody
+    uses them."""
 
 
 class TooFewPages(CacheError):

@@ -132,7 +132,7 @@ def _serve(own: OwnRun, unfinished: tuple[str, ...]) -> None:
         with st.form("own-submit"):
             st.text_input("New request", placeholder="Type its prompt", key="own-request-prompt", max_chars=MAX_TEXT)
             left, right = st.columns(2)
-            left.number_input("to generate", 1, scenarios.MAX_TOKENS, 4, key="own-request-tokens")
+            left.number_input("max_tokens", 1, scenarios.MAX_TOKENS, 4, key="own-request-tokens")
             most = scenarios.MAX_PRIORITY
             right.number_input("priority", -most, most, 0, key="own-request-priority", help="Smaller goes first.")
             st.text_input(
