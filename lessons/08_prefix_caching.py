@@ -168,7 +168,7 @@ def lesson(run: Run) -> Iterator[Page]:
             f"H arrives with {needed * size - 1} new words: {needed} blocks. Which block loses its hash first?",
             answer=lambda after: int(after.first("BlockEvicted").block),
             explain=lambda after: (
-                f"Block {after.first('BlockEvicted').block}, hash `{after.first('BlockEvicted').block_hash}`, was the "
+                f"Block {after.first('BlockEvicted').block}, hash {_short(after.first('BlockEvicted').block_hash)}, was the "
                 f"first of the queue to have one. {_blocks(after, BlockEvicted)} were "
                 "evicted, in this order."
             ),
@@ -222,7 +222,12 @@ def _blocks(after: After, kind: type[BlockHit | BlockEvicted]) -> str:
 def _hash(state: Snapshot, seq_id: str, logical_block: int) -> str:
     block = state.block_tables[seq_id][logical_block]
     assert block is not None
-    return f"`{state.cached[block].block_hash}`"
+    return _short(state.cached[block].block_hash)
+
+
+def _short(block_hash: str) -> str:
+    """As many digits as the stage shows."""
+    return f"`{block_hash[:4]}`"
 
 
 def _hashed(state: Snapshot, seq_id: str) -> list[int]:
@@ -230,7 +235,7 @@ def _hashed(state: Snapshot, seq_id: str) -> list[int]:
 
 
 def _chain(state: Snapshot, seq_id: str) -> str:
-    return _listed(f"`{state.cached[block].block_hash}` in block {block}" for block in _hashed(state, seq_id))
+    return _listed(f"{_short(state.cached[block].block_hash)} in block {block}" for block in _hashed(state, seq_id))
 
 
 def _queue(state: Snapshot) -> str:
