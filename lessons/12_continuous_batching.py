@@ -24,7 +24,8 @@ REFUSED = "It is refused at once"
 NOBODY = "Nobody"
 WAITS = "It waits until the pool is empty"
 BEGINS = "It begins, and is stopped when no block is left"
-SO_FAR, STATIC = Timetable(), Timetable((Way(("static_batches",)),))
+SO_FAR = Timetable(places=True)
+STATIC = Timetable((Way(("static_batches",)),), places=True)
 
 LONG = "if you really want to hear about it the first thing you will ask is where I was born".split()
 SAYS = "it is a truth universally acknowledged".split()

@@ -273,7 +273,7 @@ def test_timetable_has_a_row_a_request_and_a_column_a_step():
     ops = [Submit("A", ("a", "b"), 1, ("c",)), Submit("B", ("a",), 2, ("c", "d")), Submit("C", ("a",), 1, ("c",))]
     runner = Runner(replace(CACHE, scheduler=Limits(16, 2)), 0)
     last = sum(1 for op in (*ops, EngineSteps(1)) for _ in runner.perform(op))
-    asked = probe.Timetable((probe.Way(("static_batches",)),))
+    asked = probe.Timetable((probe.Way(("static_batches",)),), places=True)
     _, app = found((runner, last), asked)
     own, static = (re.findall(r"<tr>(.*?)</tr>", html.proto.body.split("<tbody>")[1]) for html in app.get("html"))
     assert [re.findall(r"<td>(.*?)</td>", row) for row in static] == [
@@ -285,3 +285,25 @@ def test_timetable_has_a_row_a_request_and_a_column_a_step():
     ]
     assert [row.count("<td>") for row in own] == [1] * 5
     assert app.markdown[1].value == "**Static batches**: 3 steps, 6 places, 2 of them idle."
+
+
+def test_ways_of_chunking_are_a_row_each():
+    ops = [
+        Submit("A", ("a", "b"), 3, ("c", "d", "e")),
+        EngineSteps(1),
+        Submit("B", ("a",) * 6, 1, ("c",)),
+        EngineSteps(1),
+    ]
+    runner = Runner(replace(CACHE, scheduler=Limits(4, 2)), 0)
+    last = sum(1 for op in ops for _ in runner.perform(op))
+    _, app = found(
+        (runner, last), probe.Chunks("B", (probe.Way(("prefill_first", "never_split"), 8), probe.Way(("split",))))
+    )
+    first = app.get("html")[0].proto.body.replace("\u00a0", " ").replace("strong>", "b>")
+    rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in re.findall(r"<tr>(.*?)</tr>", first)[1:]]
+    assert rows == [
+        ["<b>Prompts first, in one piece</b>", "8", "1", "<b>6</b>", "21", "1", "<b>2</b>", "<b>7</b>", "6"],
+        ["<b>Split</b>", "4", "2", "<b>9</b>", "21", "2", "<b>1</b>", "<b>4</b>", "4"],
+    ]
+    assert len(app.get("html")) == 3
+    assert app.expander[0].label == "Step by step"

@@ -5,14 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from pagedviz.engine.events import Written
 from pagedviz.engine.policies import POLICIES
 from pagedviz.engine.scheduler import Limits
-from pagedviz.engine.timetable import gaps, idle_places, timetable
+from pagedviz.engine.timetable import idle_places, timetable, waits
 from pagedviz.play import Player
-from pagedviz.probe import Probe, Timetable, Way
+from pagedviz.probe import Chunks, Launch, Probe, Timetable, Way
 from pagedviz.runtime import probes
 from pagedviz.runtime.probes.timetable import KINDS
 from pagedviz.runtime.recording import Moment
+from pagedviz.runtime.runner import Runner
 from pagedviz.scenario import Abort, Append, CacheConfig, EngineSteps, Scenario, Submit
 
 CACHE = CacheConfig(
@@ -54,12 +56,16 @@ def test_prefix_is_read_once_a_chunk_and_scored_once_a_token(prompt, budget):
     assert all(row.num_tokens <= row.token_budget == budget for row in rows)
 
 
-def test_gap_counts_everybodys_tokens():
-    split_first = replace(CACHE, policies=(("batching", "prefill_first"),))
+def test_wait_has_the_steps_from_one_word_to_the_next_and_everybodys_tokens_in_them():
+    prompts_first = replace(CACHE, policies=(("batching", "prefill_first"),))
     ops = (submit("A", 2, 3), EngineSteps(2), submit("B", 6, 1), EngineSteps(9))
-    assert gaps(timetable(played(*ops)), "A") == [(1, 1), (1, 4)]
-    assert gaps(timetable(played(*ops, cache=split_first)), "A") == [(1, 1), (3, 7)]
-    assert gaps(timetable(played(*ops)), "B") == []
+
+    def waited(seq_id, cache=CACHE):
+        return [[row.num_tokens for row in wait] for wait in waits(timetable(played(*ops, cache=cache)), seq_id)]
+
+    assert waited("A") == [[1], [4]]
+    assert waited("A", prompts_first) == [[1], [4, 2, 1]]
+    assert waited("B") == []
 
 
 def test_who_is_no_request_and_who_was_aborted_are_in_no_row():
@@ -87,7 +93,7 @@ def test_other_ways_are_served_to_the_end_and_the_stage_so_far():
 
 def test_way_in_which_a_request_is_refused_is_no_comparison():
     ops = (submit("A", 6, 1), EngineSteps(1))
-    assert "is refused" in found(ops, Way(("never_split",)))["refused"]
+    assert found(ops, Way(("never_split",)))["refused"] == "By never_split other requests are refused: A."
     assert len(found(ops, Way(("never_split",), 6))["others"][0]["steps"]) == 1
 
 
@@ -108,3 +114,42 @@ def test_every_policy_has_a_name_of_its_own_and_ways_survive_json():
     assert len(KINDS) == sum(map(len, POLICIES.values()))
     asked = Timetable((Way(("prefill_first", "never_split"), 32), Way(("static_batches",))))
     assert Probe.from_json(json.loads(json.dumps(asked.to_json()))) == asked
+
+
+def chunks(ops, *ways, seq_id="B", cache=CACHE):
+    return probes.answer(Chunks(seq_id, ways), Moment(Scenario(0, cache, tuple(ops)), None, None, None, {}))
+
+
+def test_chunks_cost_reads_and_spare_waits():
+    ops = (submit("A", 2, 9), EngineSteps(2), submit("B", 9, 2), EngineSteps(1))
+    ways = (Way(("prefill_first", "never_split"), 16), Way(("prefill_first",)), Way(("running_first",)))
+    whole, first, beside = chunks(ops, *ways)["others"]
+    # In one piece; 4 + 4 + 1; 3 + 3 + 3 beside A's one.
+    assert [table["chunks"] for table in (whole, first, beside)] == [1, 3, 3]
+    assert [table["read"] for table in (whole, first, beside)] == [9, 4 + 8 + 9, 3 + 6 + 9]
+    assert [table["scores"] for table in (whole, first, beside)] == [45, 45, 45]
+    assert [table["first_word"] for table in (whole, first, beside)] == [1, 3, 3]
+    assert [table["wait"]["computed"] for table in (whole, first, beside)] == [[9, 2], [4, 4, 1, 2], [4]]
+    assert [table["most"] for table in (whole, first, beside)] == [9, 4, 4]
+
+
+def test_chunks_of_nobody_and_of_the_aborted_are_refused_and_alone_nobody_waits():
+    way = Way(("running_first",))
+    assert "There is no request B" in chunks((submit("A", 2, 2),), way)["refused"]
+    assert "aborted" in chunks((submit("B", 9, 2), EngineSteps(1), Abort("B")), way)["refused"]
+    assert chunks((submit("B", 9, 2),), way)["others"][0]["wait"] == {"steps": 0, "tokens": 0, "computed": []}
+
+
+def test_read_is_what_the_launches_are_given():
+    runner = Runner(replace(CACHE, scatter=True), 0)
+    ops = (submit("A", 2, 4), submit("B", 7, 1), EngineSteps(4))
+    happened = [happening for op in ops for happening, _ in runner.perform(op)]
+    for i, happening in enumerate(happened, 1):
+        if isinstance(happening.event, Written):
+            launch = runner.ask(Launch(), i)
+            row = timetable(h.event for h in happened[:i])[-1]
+            asks = [q >= 0 for q in launch["slot_mapping"]]
+            for seq_id, n, start in zip(launch["seq_ids"], launch["seq_lens"], launch["query_start_loc"], strict=False):
+                if asks[start]:
+                    assert row.read[seq_id] == n
+            assert sum(asks) == row.num_tokens

@@ -87,10 +87,10 @@ def idle_places(rows: Sequence[Row], max_num_seqs: int) -> int:
     return sum(max_num_seqs - len(row.computed) for row in rows)
 
 
-def gaps(rows: Sequence[Row], seq_id: str) -> list[tuple[int, int]]:
-    """From each output of a request to its next: (steps, tokens that were computed in them, whoever's they are).
+def waits(rows: Sequence[Row], seq_id: str) -> list[list[Row]]:
+    """From each output of a request to its next: the steps that passed, that of the next one included.
 
-    Example: A's outputs come in steps 1, 2 and 4, which compute 5, 3, 8 and 3 tokens -> [(1, 3), (2, 11)].
+    Example: A's outputs come in the first, second and fourth step -> [[second], [third, fourth]].
     """
     at = [i for i, row in enumerate(rows) if seq_id in row.sampled]
-    return [(j - i, sum(row.num_tokens for row in rows[i + 1 : j + 1])) for i, j in pairwise(at)]
+    return [list(rows[i + 1 : j + 1]) for i, j in pairwise(at)]

@@ -220,6 +220,7 @@ def _numbers(out: Sequence[float]) -> str:
 SHOWN: dict[type[Probe], Callable[[Answer], None]] = {
     probe.Bandwidth: bandwidth_found.show,
     probe.BlockSizes: _block_sizes,
+    probe.Chunks: timetable_found.show_chunks,
     probe.FlashAndPaged: _flash_and_paged,
     probe.Launch: _launch,
     probe.LazyRescale: _lazy_rescale,

@@ -9,6 +9,7 @@ from pagedviz.probe import Probe
 from pagedviz.runtime.probes import (
     bandwidth,
     block_sizes,
+    chunks,
     flash_and_paged,
     launch,
     lazy_rescale,
@@ -53,6 +54,7 @@ def _finite(value: Any) -> bool:
 ANSWERS: dict[type[Probe], Callable[[Any, Moment], dict[str, Any]]] = {
     probe.Bandwidth: bandwidth.answer,
     probe.BlockSizes: block_sizes.answer,
+    probe.Chunks: chunks.answer,
     probe.FlashAndPaged: flash_and_paged.answer,
     probe.Launch: launch.answer,
     probe.LazyRescale: lazy_rescale.answer,

@@ -1,6 +1,6 @@
 """The run's requests served in other ways, by the same scheduler on block managers of their own; no tensor is read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -18,40 +18,50 @@ KINDS = {function.__name__: kind for kind, functions in POLICIES.items() for fun
 
 
 def answer(asked: probe.Timetable, moment: Moment) -> dict[str, Any]:
-    """`stage` is the run so far, `others` are the ways: each with its steps, and what they come to."""
-    scenario = moment.scenario
-    submitted = [op for op in scenario.ops if isinstance(op, Submit)]
-    if unknown := [op.seq_id for op in submitted if not op.says]:
-        raise Refused(f"{unknown[0]} says what the model says; only requests whose words are given are served again.")
-    own = _Served(scenario)
+    """`stage` is the run so far, `others` are the ways: each with its steps, and with `places` how many were idle."""
+    own, others = served(moment, asked.ways)
     return {
-        "max_num_seqs": scenario.cache.scheduler.max_num_seqs,
-        "requests": [op.seq_id for op in submitted if str(op) not in own.refused],
-        "stage": _table(scenario.cache, None, own.events),
-        "others": [_other(scenario, Way(*way), own.refused) for way in asked.ways],
+        "max_num_seqs": moment.scenario.cache.scheduler.max_num_seqs if asked.places else None,
+        "requests": own.submitted,
+        "stage": table(own),
+        "others": [{"policies": list(way.policies), **table(other)} for way, other in others],
     }
 
 
-def _other(scenario: Scenario, way: Way, refused: Sequence[str]) -> dict[str, Any]:
-    cache = _cache(scenario.cache, way)
-    other = _Served(replace(scenario, cache=cache, ops=(*scenario.ops, EngineSteps(MAX_STEPS))))
-    if new := [op for op in other.refused if op not in refused]:
-        raise Refused(f"Served by {', '.join(way.policies)}, “{new[0]}” is refused.")
-    return _table(cache, way, other.events)
-
-
-class _Served:
-    """What happened in a run, and the submissions that were refused in it."""
+class Served:
+    """What became of a run's requests: those that were not refused, and a row for each step."""
 
     def __init__(self, scenario: Scenario) -> None:
-        self.events: list[Event] = []
+        self.limits = scenario.cache.scheduler
+        self.submitted: list[str] = []
         self.refused: list[str] = []
+        events: list[Event] = []
         player = Player(scenario.cache, scenario.seed, _says_nothing)
         for op in scenario.ops:
             happened = [happening.event for happening in player.perform(op)]
-            self.events += happened
-            if isinstance(op, Submit) and isinstance(happened[0], OperationRefused):
-                self.refused.append(str(op))
+            events += happened
+            if isinstance(op, Submit):
+                (self.refused if isinstance(happened[0], OperationRefused) else self.submitted).append(op.seq_id)
+        self.rows = timetable(events)
+
+
+def served(moment: Moment, ways: Iterable[Way]) -> tuple[Served, list[tuple[Way, Served]]]:
+    """The run so far, and its requests served to the end in each way; raises Refused where they are not the same."""
+    scenario = moment.scenario
+    if unknown := [op.seq_id for op in scenario.ops if isinstance(op, Submit) and not op.says]:
+        raise Refused(f"{unknown[0]} says what the model says; only requests whose words are given are served again.")
+    own, others = Served(scenario), []
+    for way in (Way(*fields) for fields in ways):
+        cache = _cache(scenario.cache, way)
+        other = Served(replace(scenario, cache=cache, ops=(*scenario.ops, EngineSteps(MAX_STEPS))))
+        if other.submitted != own.submitted:
+            raise Refused(f"By {', '.join(way.policies)} other requests are refused: {_listed(other.refused)}.")
+        others.append((way, other))
+    return own, others
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 def _cache(cache: CacheConfig, way: Way) -> CacheConfig:
@@ -69,14 +79,12 @@ def _says_nothing(seq_id: str) -> Token:
     raise Refused(f"{seq_id} has no words of its own.")
 
 
-def _table(cache: CacheConfig, way: Way | None, events: Sequence[Event]) -> dict[str, Any]:
-    """`way` is None for the stage's own."""
-    rows = timetable(events)
+def table(run: Served) -> dict[str, Any]:
+    """A run as plain JSON."""
     return {
-        "policies": None if way is None else list(way.policies),
-        "budget": cache.scheduler.max_num_batched_tokens,
-        "steps": [_step(row) for row in rows],
-        "idle": idle_places(rows, cache.scheduler.max_num_seqs),
+        "budget": run.limits.max_num_batched_tokens,
+        "steps": [_step(row) for row in run.rows],
+        "idle": idle_places(run.rows, run.limits.max_num_seqs),
     }
 
 
@@ -88,7 +96,4 @@ def _step(row: Row) -> dict[str, Any]:
         "preempted": row.preempted,
         "computed": row.computed,
         "prefilled": row.prefilled,
-        "read": row.read,
-        "sampled": list(row.sampled),
-        "finished": row.finished,
     }
