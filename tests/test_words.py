@@ -1,9 +1,11 @@
 """Docstrings become the sentences on the screen: filled, counted, on one line."""
 
+from dataclasses import replace
+
 import pytest
 
 from pagedviz.engine import errors, words
-from pagedviz.engine.events import BlockCopied, Event, TokensWritten, TokenWritten
+from pagedviz.engine.events import BatchWritten, BlockCopied, BlockHit, Event, TokensWritten, TokenWritten
 
 
 @pytest.mark.parametrize(
@@ -52,3 +54,13 @@ def test_refusal_carries_its_numbers_beside_its_sentence():
     assert told.pop("sentence") == error.sentence
     assert "A needs 3 more device blocks, and 1 of 4 are free" in error.sentence
     assert told == {"error": "NoFreeBlocks", "seq_id": "A", "needed": 3, "free": 1, "total": 4}
+
+
+def test_batch_and_a_hit_on_a_block_of_the_same_launch_say_so():
+    batch = BatchWritten(("A", "B"), (0, 4), (("a", "b", "c"), ("d",)), ((4, 5, 6), (8,)), engine_step=1)
+    said = "One launch wrote 3 of A, 1 of B, each token into the slot that its sequence's block table gives."
+    assert batch.sentence == said
+    hit = BlockHit("B", 0, 1, "ab12", ref_count=2, tokens=("a", "b"), num_tokens=3)
+    assert "as its logical block 0: it holds the same 2 tokens behind the same prefix. B computes none" in hit.sentence
+    later = replace(hit, computed=False)
+    assert "as its logical block 0: after this step's launch it holds the same 2 tokens" in later.sentence

@@ -38,7 +38,12 @@ class Event:
     @property
     def sentence(self) -> str:
         """What happened and why, with ids, in the words of the class's docstring."""
-        return words.fill(type(self).__doc__ or "", vars(self))
+        return words.fill(type(self).__doc__ or "", {**vars(self), **self.phrases})
+
+    @property
+    def phrases(self) -> dict[str, str]:
+        """What the docstring says in other words from case to case."""
+        return {}
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, **dataclasses.asdict(self)}
@@ -98,8 +103,8 @@ class BlockShared(Event):
 
 @dataclass(frozen=True)
 class BlockHit(Event):
-    """{seq_id} named cached block {block} as its logical block {logical_block}: it holds the same {tokens:token} behind
-    the same prefix. Nothing was computed for them; the block's ref_count is now {ref_count}."""
+    """{seq_id} named cached block {block} as its logical block {logical_block}: {it_holds} the same {tokens:token}
+    behind the same prefix. {seq_id} computes none of them; the block's ref_count is now {ref_count}."""
 
     seq_id: str
     logical_block: int
@@ -109,6 +114,10 @@ class BlockHit(Event):
     tokens: tuple[Token, ...]
     num_tokens: int
     computed: bool = True  # False: an earlier sequence of the same launch fills it, and the tokens are there after that
+
+    @property
+    def phrases(self) -> dict[str, str]:
+        return {"it_holds": "it holds" if self.computed else "after this step's launch it holds"}
 
 
 @dataclass(frozen=True)
@@ -183,7 +192,7 @@ class TokensWritten(Event):
 
 @dataclass(frozen=True)
 class BatchWritten(Event):
-    """{seq_ids} wrote in one launch, each its own tokens into the slots that its block table gives."""
+    """One launch wrote {whose}, each token into the slot that its sequence's block table gives."""
 
     seq_ids: tuple[str, ...]
     positions: tuple[int, ...]
@@ -194,6 +203,11 @@ class BatchWritten(Event):
     @property
     def writes(self) -> tuple[Write, ...]:
         return tuple(map(Write, self.seq_ids, self.positions, self.tokens, self.slots))
+
+    @property
+    def phrases(self) -> dict[str, str]:
+        parts = [f"{len(tokens)} of {seq_id}" for seq_id, tokens in zip(self.seq_ids, self.tokens, strict=True)]
+        return {"whose": ", ".join(parts)}
 
 
 # All have `writes`, one for each sequence of the launch.
