@@ -4,13 +4,13 @@ from typing import Any
 
 from pagedviz.engine.request_events import RequestAdmitted, RequestWaits
 from pagedviz.engine.scheduler import Limits
-from pagedviz.engine.timetable import idle_places, timetable
+from pagedviz.engine.timetable import idle_seats, timetable
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Timetable, Way
 from pagedviz.scenario import CacheConfig
 
 TITLE = "Continuous batching"
-CLAIM = "Who is done leaves after that very step, and whoever fits comes in; a batch that waits for its longest leaves places idle."
+CLAIM = "Who is done leaves after that very step, and whoever fits comes in; a batch that waits for its longest leaves seats idle."
 SEED = 24
 CACHE = CacheConfig(
     num_blocks=8,
@@ -24,8 +24,8 @@ REFUSED = "It is refused at once"
 NOBODY = "Nobody"
 WAITS = "It waits until the pool is empty"
 BEGINS = "It begins, and is stopped when no block is left"
-SO_FAR = Timetable(places=True)
-STATIC = Timetable((Way(("static_batches",)),), places=True)
+SO_FAR = Timetable(seats=True)
+STATIC = Timetable((Way(("static_batches",)),), seats=True)
 
 LONG = "if you really want to hear about it the first thing you will ask is where I was born".split()
 SAYS = "it is a truth universally acknowledged".split()
@@ -33,7 +33,7 @@ SAYS = "it is a truth universally acknowledged".split()
 
 def lesson(run: Run) -> Iterator[Page]:
     size, limits = run.cache.block_size, run.cache.scheduler
-    blocks, places = run.cache.num_blocks - 1, limits.max_num_seqs
+    blocks, seats = run.cache.num_blocks - 1, limits.max_num_seqs
     run.submit("A", "call me Ishmael some years", says="ago never")
     run.submit("B", "in a hole", says=SAYS[: run.random.choice([5, 6])])
     run.submit("C", "all happy families are", says="alike every unhappy")
@@ -63,7 +63,7 @@ def lesson(run: Run) -> Iterator[Page]:
         "A step is an iteration",
         "Z was told so with the numbers, and nothing changed. Everybody else can be served, but not all at once.\n\n"
         "The engine goes in **steps**: schedule, one launch of the kernels, one new word for whoever is due. Two numbers bound "
-        f"a step. `max_num_seqs`: {places} requests run at most, so there are {places} **places**. The **token budget**, "
+        f"a step. `max_num_seqs`: {seats} requests run at most, so there are {seats} **seats**. The **token budget**, "
         f"`max_num_batched_tokens`: the launch computes {limits.max_num_batched_tokens} tokens at most, whoever they belong to.",
         Question(
             "The first step admits whom it can, in order. How many tokens does its launch compute?",
@@ -99,7 +99,7 @@ def lesson(run: Run) -> Iterator[Page]:
     yield Page(
         "A is done",
         "A has all it wanted. At the end of that step it left, and its blocks are free: now, not when the others are done. "
-        "A place is free as well.\n\n"
+        "A seat is free as well.\n\n"
         f"D is the first of the queue and has a prompt of {len(requests['D'].prompt)}. **Admission**: the whole prompt must "
         f"find free blocks. {len(run.state.free_blocks)} are free now, and those who run are served first; B has filled "
         f"{run.state.seq_len('B') % size or size} slots of its last block, C {run.state.seq_len('C') % size or size}.",
@@ -119,22 +119,22 @@ def lesson(run: Run) -> Iterator[Page]:
     yield Page(
         "In the very next step" if came else "Nobody overtakes",
         (
-            "D took A's place one step after A's last word, in the same launch in which B and C decode."
+            "D took A's seat one step after A's last word, in the same launch in which B and C decode."
             if came
-            else "A place is free, and E's block would be, too. But the queue goes in order: if whoever is small slipped "
-            "past, D might wait for ever. So E waits with it, and the place stays idle for a step."
+            else "A seat is free, and E's block would be, too. But the queue goes in order: if whoever is small slipped "
+            "past, D might wait for ever. So E waits with it, and the seat stays idle for a step."
         )
         + "\n\nBefore Orca (2022), servers took a **static batch**: the first requests that fit, and nobody else until *all* "
         f"of them were done. Words wanted: {', '.join(f'{s} {n}' for s, n in outputs.items())}.",
         Question(
-            f"The same requests in static batches: until all are done, each step has {places} places. In how many is nobody?",
+            f"The same requests in static batches: until all are done, each step has {seats} seats. In how many is nobody?",
             answer=lambda after: int(_other(after)["idle"]),
             explain=lambda after: (
                 f"Each batch takes as many steps as its longest wants words: {_batches(_other(after))} steps, "
-                f"× {places} = {places * len(_other(after)['steps'])} places. {total} words were wanted, one a place: "
-                f"{places * len(_other(after)['steps'])} − {total} = {_other(after)['idle']}."
+                f"× {seats} = {seats * len(_other(after)['steps'])} seats. {total} words were wanted, one a seat: "
+                f"{seats * len(_other(after)['steps'])} − {total} = {_other(after)['idle']}."
             ),
-            unit="places",
+            unit="seats",
             probe=STATIC,
         ),
         shows=SO_FAR,
@@ -146,7 +146,7 @@ def lesson(run: Run) -> Iterator[Page]:
         "A static batch, beside it",
         "Below is the stage's run so far, and under it the same requests served to the end by the same engine with one policy "
         "changed: `static_batches` for `running_first`. A dot is a request that is there and gets nothing.\n\n"
-        "A and C are done early, and their places stay idle until B is. D and E could have had them.",
+        "A and C are done early, and their seats stay idle until B is. D and E could have had them.",
         Question(
             "How many steps does the stage's own run take, from the first to the last?",
             answer=lambda after: after.after.engine_step - first + 1,
@@ -165,10 +165,10 @@ def lesson(run: Run) -> Iterator[Page]:
     rows = timetable(run.events)
     yield Page(
         "Iteration by iteration",
-        f"{total} words in {len(rows)} steps, {idle_places(rows, places)} of {len(rows) * places} places idle; below, the "
+        f"{total} words in {len(rows)} steps, {idle_seats(rows, seats)} of {len(rows) * seats} seats idle; below, the "
         "static batches needed more of both. Orca called it **iteration-level scheduling**; everybody calls it continuous batching.\n\n"
         "It needs memory that is handed out in every step, in pieces that fit anybody: paging. And it pays, because a decode "
-        "step reads all weights of a model for one word of each who runs: an idle place costs nearly as much as a busy one.\n\n"
+        "step reads all weights of a model for one word of each who runs: an idle seat costs nearly as much as a busy one.\n\n"
         "D's prompt took most of its step, and B waited for its word as long. *Chunked prefill* is about that.",
         shows=STATIC,
     )

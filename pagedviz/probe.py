@@ -145,16 +145,16 @@ class Timetable(Probe):
     """Step by step, who computes how many tokens: of the run so far, and of its requests served to the end in other
     ways. The other runs do what the run did, step for step, and then go on until nobody waits or runs.
 
-    With `places`, those of `max_num_seqs` are counted in which nobody computes.
+    With `seats`, those of `max_num_seqs` are counted in which nobody computes.
     """
 
     ways: tuple[Way, ...] = ()
-    places: bool = False
+    seats: bool = False
 
 
 @dataclass(frozen=True)
 class Chunks(Probe):
-    """What it costs a request, and all others, to compute its prompt in each of several ways."""
+    """What it costs a `request`, and all others, to compute its prompt in each of several ways."""
 
-    seq_id: str
+    request: str
     ways: tuple[Way, ...]

@@ -273,7 +273,7 @@ def test_timetable_has_a_row_a_request_and_a_column_a_step():
     ops = [Submit("A", ("a", "b"), 1, ("c",)), Submit("B", ("a",), 2, ("c", "d")), Submit("C", ("a",), 1, ("c",))]
     runner = Runner(replace(CACHE, scheduler=Limits(16, 2)), 0)
     last = sum(1 for op in (*ops, EngineSteps(1)) for _ in runner.perform(op))
-    asked = probe.Timetable((probe.Way(("static_batches",)),), places=True)
+    asked = probe.Timetable((probe.Way(("static_batches",)),), seats=True)
     _, app = found((runner, last), asked)
     own, static = (re.findall(r"<tr>(.*?)</tr>", html.proto.body.split("<tbody>")[1]) for html in app.get("html"))
     assert [re.findall(r"<td>(.*?)</td>", row) for row in static] == [
@@ -284,7 +284,7 @@ def test_timetable_has_a_row_a_request_and_a_column_a_step():
         ["", "1", "1"],
     ]
     assert [row.count("<td>") for row in own] == [1] * 5
-    assert app.markdown[1].value == "**Static batches**: 3 steps, 6 places, 2 of them idle."
+    assert app.markdown[1].value == "**Static batches**: 3 steps, 6 seats, 2 of them idle."
 
 
 def test_ways_of_chunking_are_a_row_each():

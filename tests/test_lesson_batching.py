@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pagedviz import lesson
-from pagedviz.engine.timetable import idle_places, timetable
+from pagedviz.engine.timetable import idle_seats, timetable
 from pagedviz.play import Player
 from pagedviz.runtime import probes
 from pagedviz.runtime.recording import Moment
@@ -44,16 +44,16 @@ def graded(loaded, placed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_static_batches_leave_more_places_idle_and_take_more_steps(taught, seed):
     scenario = taught[seed].scenario
-    places = scenario.cache.scheduler.max_num_seqs
+    seats = scenario.cache.scheduler.max_num_seqs
     own, static = rows_of(scenario), rows_of(scenario, policies=(("batching", "static_batches"),))
     says = [len(op.says) for op in scenario.ops[:5]]
-    # A place is busy for one step a word; a static batch takes as long as its longest.
+    # A seat is busy for one step a word; a static batch takes as long as its longest.
     steps = max(says[:3]) + max(says[3:])
-    assert (len(static), idle_places(static, places)) == (steps, steps * places - sum(says))
-    assert idle_places(own, places) == len(own) * places - sum(says) < idle_places(static, places)
+    assert (len(static), idle_seats(static, seats)) == (steps, steps * seats - sum(says))
+    assert idle_seats(own, seats) == len(own) * seats - sum(says) < idle_seats(static, seats)
     assert len(own) < len(static)
     questions = asked(taught[seed])
-    assert graded(taught[seed], questions[4]) == idle_places(static, places)
+    assert graded(taught[seed], questions[4]) == idle_seats(static, seats)
     assert graded(taught[seed], questions[5]) == len(own)
 
 

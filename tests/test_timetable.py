@@ -8,7 +8,7 @@ import pytest
 from pagedviz.engine.events import Written
 from pagedviz.engine.policies import POLICIES
 from pagedviz.engine.scheduler import Limits
-from pagedviz.engine.timetable import idle_places, timetable, waits
+from pagedviz.engine.timetable import idle_seats, timetable, waits
 from pagedviz.play import Player
 from pagedviz.probe import Chunks, Launch, Probe, Timetable, Way
 from pagedviz.runtime import probes
@@ -40,7 +40,7 @@ def test_rows_say_who_was_there_who_came_who_computed_and_who_was_done():
     assert [row.prefilled for row in rows] == [["A", "B"], ["B"], ["C"]]
     assert [row.sampled for row in rows] == [("A",), ("A", "B"), ("C",)]
     assert [row.finished for row in rows] == [[], ["A", "B"], ["C"]]
-    assert idle_places(rows, 2) == 1
+    assert idle_seats(rows, 2) == 1
 
 
 @pytest.mark.parametrize("budget", range(1, 13))

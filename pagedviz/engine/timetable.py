@@ -82,8 +82,8 @@ def _note(row: Row, seq_id: str, position: int, num_tokens: int, prompt: int) ->
         row.prefilled.append(seq_id)
 
 
-def idle_places(rows: Sequence[Row], max_num_seqs: int) -> int:
-    """Of `max_num_seqs` places in every step, those in which nobody computed."""
+def idle_seats(rows: Sequence[Row], max_num_seqs: int) -> int:
+    """Of `max_num_seqs` seats in every step, those in which nobody computed."""
     return sum(max_num_seqs - len(row.computed) for row in rows)
 
 

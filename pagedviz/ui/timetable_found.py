@@ -27,7 +27,7 @@ def show(answer: Answer) -> None:
 
 def show_chunks(answer: Answer) -> None:
     """What each way of computing a prompt costs, and below it who computed in which step."""
-    seq_id = plain(answer["seq_id"])
+    seq_id = plain(answer["request"])
     st.caption(
         f"{seq_id}'s prompt, computed in {len(answer['others'])} ways, each run to its end. K and V are counted once a "
         "chunk for each token it attends to, scores once for each token that asks. The wait is the longest of anybody "
@@ -80,7 +80,7 @@ def _grids(answer: Answer, tables: list[tuple[str, dict[str, Any]]]) -> None:
 
 
 def _grid(answer: Answer, table: dict[str, Any], name: str) -> None:
-    steps, places = table["steps"], answer["max_num_seqs"]
+    steps, seats = table["steps"], answer["max_num_seqs"]
     if not steps:
         st.caption(f"{name}: no step was taken.")
         return
@@ -91,9 +91,9 @@ def _grid(answer: Answer, table: dict[str, Any], name: str) -> None:
     ]
     rows.append((f"of {table['budget']} tokens", *(sum(step["computed"].values()) for step in steps)))
     took = f"{len(steps)} step{'' if len(steps) == 1 else 's'}"
-    if places is not None:
-        rows.append((f"of {places} places, idle", *(places - len(step["computed"]) or "" for step in steps)))
-        took += f", {len(steps) * places} places, {table['idle']} of them idle"
+    if seats is not None:
+        rows.append((f"of {seats} seats, idle", *(seats - len(step["computed"]) or "" for step in steps)))
+        took += f", {len(steps) * seats} seats, {table['idle']} of them idle"
     st.markdown(f"**{name}**: {took}.")
     text_table(name, ("step", *(step["engine_step"] for step in steps)), rows)
 

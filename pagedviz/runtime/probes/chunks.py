@@ -10,17 +10,17 @@ from pagedviz.runtime.recording import Moment
 
 
 def answer(asked: probe.Chunks, moment: Moment) -> dict[str, Any]:
-    """For each way its steps, and what the prompt of `seq_id` came to."""
+    """For each way its steps, and what the prompt of `request` came to."""
     own, others = served(moment, asked.ways)
-    if asked.seq_id not in own.submitted:
+    if asked.request not in own.submitted:
         known = ", ".join(own.submitted) or "none at all"
-        raise Refused(f"There is no request {asked.seq_id} at this step; there is {known}.")
+        raise Refused(f"There is no request {asked.request} at this step; there is {known}.")
     return {
-        "seq_id": asked.seq_id,
+        "request": asked.request,
         "max_num_seqs": None,
         "requests": own.submitted,
         "others": [
-            {"policies": list(way.policies), **table(other), **_costs(asked.seq_id, other)} for way, other in others
+            {"policies": list(way.policies), **table(other), **_costs(asked.request, other)} for way, other in others
         ],
     }
 

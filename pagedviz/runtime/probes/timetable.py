@@ -7,7 +7,7 @@ from typing import Any
 from pagedviz import probe
 from pagedviz.engine.events import Event, OperationRefused, Token
 from pagedviz.engine.policies import POLICIES
-from pagedviz.engine.timetable import Row, idle_places, timetable
+from pagedviz.engine.timetable import Row, idle_seats, timetable
 from pagedviz.play import Player
 from pagedviz.probe import Way
 from pagedviz.runtime.probes.newest import Refused, whole_number
@@ -18,10 +18,10 @@ KINDS = {function.__name__: kind for kind, functions in POLICIES.items() for fun
 
 
 def answer(asked: probe.Timetable, moment: Moment) -> dict[str, Any]:
-    """`stage` is the run so far, `others` are the ways: each with its steps, and with `places` how many were idle."""
+    """`stage` is the run so far, `others` are the ways: each with its steps, and with `seats` how many were idle."""
     own, others = served(moment, asked.ways)
     return {
-        "max_num_seqs": moment.scenario.cache.scheduler.max_num_seqs if asked.places else None,
+        "max_num_seqs": moment.scenario.cache.scheduler.max_num_seqs if asked.seats else None,
         "requests": own.submitted,
         "stage": table(own),
         "others": [{"policies": list(way.policies), **table(other)} for way, other in others],
@@ -84,7 +84,7 @@ def table(run: Served) -> dict[str, Any]:
     return {
         "budget": run.limits.max_num_batched_tokens,
         "steps": [_step(row) for row in run.rows],
-        "idle": idle_places(run.rows, run.limits.max_num_seqs),
+        "idle": idle_seats(run.rows, run.limits.max_num_seqs),
     }
 
 
