@@ -99,6 +99,28 @@ class Bandwidth(Probe):
     """How fast this machine's GPU, if it has one, reads K and V by block size."""
 
 
+# How a preempted request comes to its tokens again: the policy, and whether full blocks keep a hash.
+PREEMPTIONS = {
+    "swap": ("swap", False),
+    "recompute": ("recompute", False),
+    "recompute, prefix caching": ("recompute", True),
+}
+
+
+@dataclass(frozen=True)
+class SwapOrRecompute(Probe):
+    """The run so far, played with each of `preemptions` at each block size, the pool and the host of as many slots as
+    before: what is copied, computed again and hit. Counted at the end of the operation that the state lies in."""
+
+    sizes: tuple[int, ...]
+    preemptions: tuple[str, ...] = tuple(PREEMPTIONS)
+
+
+@dataclass(frozen=True)
+class WaysBack(Probe):
+    """How long this machine's GPU, if it has one, takes to swap a sequence out and in, and to compute it again."""
+
+
 @dataclass(frozen=True)
 class Radix(Probe):
     """The radix tree after the same operations, in pages of `page_size`, and what each prompt hit in both."""

@@ -11,8 +11,10 @@ testing = pytest.importorskip("streamlit.testing.v1", reason="streamlit is not i
 
 from pagedviz import measurements, probe  # noqa: E402
 from pagedviz.engine.scheduler import Limits  # noqa: E402
+from pagedviz.runtime import probes  # noqa: E402
+from pagedviz.runtime.recording import Moment  # noqa: E402
 from pagedviz.runtime.runner import Runner  # noqa: E402
-from pagedviz.scenario import Add, Append, CacheConfig, EngineSteps, Free, Submit  # noqa: E402
+from pagedviz.scenario import Add, Append, CacheConfig, EngineSteps, Free, Scenario, Submit  # noqa: E402
 from tests import measurement_cases as made  # noqa: E402
 
 CACHE = CacheConfig(num_blocks=9, profile="vllm-v1", host_blocks=0, scatter=True)
@@ -307,3 +309,42 @@ def test_ways_of_chunking_are_a_row_each():
     ]
     assert len(app.get("html")) == 3
     assert app.expander[0].label == "Step by step"
+
+
+SWAPPED = replace(CACHE, num_blocks=5, host_blocks=2, policies=(("preemption", "swap"),))
+PREEMPTING = (
+    Submit("A", tuple("abcdefg"), 3, tuple("hij")),
+    Submit("B", tuple("mnopqrs"), 3, tuple("tuv")),
+    EngineSteps(20),
+)
+
+
+def test_swaps_are_counted_out_and_back_and_recomputed_tokens_only_where_they_are_asked_for():
+    moment = Moment(Scenario(0, SWAPPED, PREEMPTING), None, None, None, {})
+    asked = probe.SwapOrRecompute((1, 4), ("swap",))
+    app = shown(asked, probes.answer(asked, moment))
+    assert table(app) == [
+        ["**swap**", "1", "B 8", "8 + 8", "32 + 32", "1,024 + 1,024", "1 + 1"],
+        ["**swap**", "4", "B 8", "2 + 2", "8 + 8", "1,024 + 1,024", "1 + 1"],
+    ]
+    assert app.caption[0].value.startswith("Counted after “20 steps”, out + back.")
+    out_only = replace(moment, scenario=replace(moment.scenario, ops=(*PREEMPTING[:2], EngineSteps(3))))
+    assert table(shown(asked, probes.answer(asked, out_only)))[1][3:] == ["2 + 0", "8 + 0", "1,024 + 0", "1 + 0"]
+    asked = probe.SwapOrRecompute((4,), ("recompute",))
+    assert table(shown(asked, probes.answer(asked, moment))) == [
+        ["**recompute**", "4", "B 8", "0", "0", "0", "0", "**8**", "0"]
+    ]
+
+
+def test_times_are_shown_where_they_were_measured_and_elsewhere_a_sentence_says_why_not():
+    row = {"block_size": 16, "copies": 8192, "staged": 2, "plain_ms": 40.0, "staged_ms": 5.25, "recompute_ms": 30.0}
+    answer = {"num_tokens": 1024, "num_layers": 32, "backend": "Triton interpreter, CPU", "gpu": None, "rows": []}
+    app = shown(probe.WaysBack(), answer)
+    assert app.caption[0].value.startswith("Nothing was timed: the kernels run in “Triton interpreter, CPU” here")
+    assert not app.get("html")
+    answer |= {"gpu": "My GPU", "rows": [{**row, "bytes": 2**27, "error": 0.004}]}
+    app = shown(probe.WaysBack(), answer)
+    assert app.caption[0].value.startswith("Measured on this machine's My GPU since the server started: 1,024 tokens")
+    assert "128 MiB each way" in app.caption[0].value
+    assert "was 4.0e-03 of its largest" in app.caption[0].value
+    assert table(app) == [["16", "8,192", "40.00", "2", "5.25", "30.00"]]

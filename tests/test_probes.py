@@ -94,6 +94,8 @@ def test_lens_shows_up_to_eight_splits_of_up_to_64_blocks(run, monkeypatch):
         probe.Radix(4),
         probe.Orders(("A", "B"), 1),
         probe.UnchainedHit("A", "B", 1),
+        probe.SwapOrRecompute((1, 4), ("swap",)),
+        probe.WaysBack(),
     ],
 )
 def test_every_probe_survives_json_and_can_be_a_key(asked):
@@ -180,7 +182,7 @@ def test_other_block_sizes_are_counted_at_the_end_of_the_operation_and_say_which
 @pytest.mark.parametrize(("profile", "num_blocks"), [("vllm-v0", 7), ("vllm-v1", 8)])
 def test_pool_cut_anew_has_the_slots_of_before_and_a_null_block_of_its_own(profile, num_blocks):
     cache = replace(CACHE, profile=profile, num_blocks=num_blocks, block_size=4, host_blocks=3)
-    cut = block_sizes._cut(cache, 2)
+    cut = block_sizes.cut(cache, 2)
     assert (cut.block_size, cut.num_blocks, cut.host_blocks) == (2, 14 + num_blocks - 7, 6)
 
 

@@ -8,7 +8,7 @@ import streamlit as st
 from pagedviz import probe
 from pagedviz.figures.counts_by_block_size import counts_by_block_size
 from pagedviz.probe import Answer, Probe
-from pagedviz.ui import bandwidth_found, radix_found, timetable_found
+from pagedviz.ui import bandwidth_found, radix_found, swap_found, timetable_found
 from pagedviz.ui.address import plain
 from pagedviz.ui.text_table import text_table
 
@@ -227,6 +227,8 @@ SHOWN: dict[type[Probe], Callable[[Answer], None]] = {
     probe.Lens: _lens,
     probe.Orders: radix_found.show_orders,
     probe.Radix: radix_found.show_tree,
+    probe.SwapOrRecompute: swap_found.show_counts,
     probe.Timetable: timetable_found.show,
     probe.UnchainedHit: _unchained_hit,
+    probe.WaysBack: swap_found.show_times,
 }

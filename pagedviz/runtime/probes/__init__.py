@@ -16,9 +16,11 @@ from pagedviz.runtime.probes import (
     lens,
     orders,
     radix,
+    swap_or_recompute,
     timetable,
     too_large,
     unchained_hit,
+    ways_back,
 )
 from pagedviz.runtime.probes.newest import Refused
 from pagedviz.runtime.recording import Moment
@@ -61,6 +63,8 @@ ANSWERS: dict[type[Probe], Callable[[Any, Moment], dict[str, Any]]] = {
     probe.Lens: lens.answer,
     probe.Orders: orders.answer,
     probe.Radix: radix.answer,
+    probe.SwapOrRecompute: swap_or_recompute.answer,
     probe.Timetable: timetable.answer,
     probe.UnchainedHit: unchained_hit.answer,
+    probe.WaysBack: ways_back.answer,
 }

@@ -25,15 +25,16 @@ def answer(asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
     for size in asked.sizes:
         whole_number("block_size", size, *RANGES["block_size"])
     rows = [_row(size, asked, moment) for size in asked.sizes]
-    return {"pair": list(asked.pair), "after": _after(moment), "tolerance": TOLERANCE, "rows": rows}
+    return {"pair": list(asked.pair), "after": after(moment), "tolerance": TOLERANCE, "rows": rows}
 
 
-def _after(moment: Moment) -> str:
+def after(moment: Moment) -> str:
+    """The operation that the moment lies in, in words."""
     return str(moment.scenario.ops[-1]) if moment.scenario.ops else ""
 
 
 def _row(size: int, asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
-    cache = _cut(moment.scenario.cache, size)
+    cache = cut(moment.scenario.cache, size)
     runner = runners.Runner(cache, moment.scenario.seed)
     played = [step for op in moment.scenario.ops for step in runner.play(op)]
     refused = [happening.op for happening, _ in played if isinstance(happening.event, OperationRefused)]
@@ -42,7 +43,7 @@ def _row(size: int, asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
     state = played[-1][0].snapshot if played else runner.player.base
     for seq_id in asked.pair:
         if seq_id not in state.tokens:
-            raise Refused(f"There is no sequence {seq_id} after “{_after(moment)}”.")
+            raise Refused(f"There is no sequence {seq_id} after “{after(moment)}”.")
     copies = sum(isinstance(happening.event, BlockCopied) for happening, _ in played)
     used = memory(state)
     return {
@@ -57,7 +58,7 @@ def _row(size: int, asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
     }
 
 
-def _cut(cache: CacheConfig, size: int) -> CacheConfig:
+def cut(cache: CacheConfig, size: int) -> CacheConfig:
     """The same slots in blocks of another size; the null block of a profile that has one comes on top."""
     null = int(PROFILES[cache.profile].null_block)
     slots, host_slots = (cache.num_blocks - null) * cache.block_size, cache.host_blocks * cache.block_size
