@@ -387,10 +387,10 @@ def _policies(data: Any, profile: str) -> tuple[tuple[str, str], ...]:
         if name not in names:
             raise ScenarioError(f"cache.policies.{kind} is {show(name)}; it must be one of {', '.join(names)}")
     chosen = {kind: getattr(PROFILES[profile], kind).__name__ for kind in POLICIES} | data
-    if (chosen["publish"], chosen["duplicates"]) == ("when_scheduled", "collapsed"):
+    if chosen["publish"] == "when_scheduled" and chosen["duplicates"] != "kept":
         raise ScenarioError(
-            "cache.policies.duplicates is collapsed and publish is when_scheduled; a block can be collapsed only when "
-            "it has been computed, so publish must be when_written"
+            f"cache.policies.duplicates is {chosen['duplicates']} and publish is when_scheduled; a block that the same "
+            "launch fills may have been hit already and must be kept, so publish must be when_written"
         )
     return tuple(sorted((k, name) for k, name in data.items() if name != getattr(PROFILES[profile], k).__name__))
 

@@ -204,7 +204,11 @@ def test_wrong_file_is_refused_with_where_and_what(source, sentence):
         ({"policies": {"victim": [1]}}, "cache.policies.victim is [1]; it must be one of"),
         (
             {"policies": {"publish": "when_scheduled"}},
-            "cache.policies.duplicates is collapsed and publish is when_scheduled; a block can be collapsed only when",
+            "cache.policies.duplicates is collapsed and publish is when_scheduled; a block that the same launch",
+        ),
+        (
+            {"profile": "vllm-v1", "policies": {"duplicates": "last_writer"}},
+            "cache.policies.duplicates is last_writer and publish is when_scheduled; a block that the same",
         ),
         ({"blocksize": 4}, 'cache has "blocksize", which is unknown; it may have'),
         (

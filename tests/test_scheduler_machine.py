@@ -69,8 +69,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         chosen = {kind: name for kind, name in policies.items() if name}
         profile = PROFILES[config["profile"]]
         publish = chosen.get("publish", profile.publish.__name__)
-        if publish == "when_scheduled" and chosen.get("duplicates", profile.duplicates.__name__) == "collapsed":
-            chosen["duplicates"] = "kept"  # a scenario that asks for both is refused
+        if publish == "when_scheduled":
+            chosen["duplicates"] = "kept"  # a scenario that asks for others is refused
         self.scheduler = WatchedScheduler(**config, **chosen)
         self.manager = self.scheduler.manager
         self.memory = KVMemory(self.manager.block_size)
