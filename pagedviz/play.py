@@ -136,13 +136,13 @@ class Player:
         yield
 
     def _run_steps(self, num_steps: int) -> Iterator[None]:
-        """Schedule, launch, take the outputs; until nothing is left to do, or nothing can be done."""
+        """Schedule, launch, take the outputs; until nothing is left to do, or a step changes nothing."""
         scheduler = self.scheduler
         for k in range(num_steps):
             self.manager.engine_step += k > 0
             scheduler.schedule()
             yield
-            if not scheduler.scheduled:
+            if not scheduler.scheduled and not scheduler.preempted:
                 return
             scheduler.write()
             yield

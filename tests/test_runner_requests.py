@@ -61,6 +61,15 @@ def test_who_was_preempted_says_what_it_would_have_said(preemption, prefix_cachi
     assert all(len(output) == 4 for output in outputs(alone).values())
 
 
+def test_steps_go_on_after_one_in_which_the_first_preempted_itself():
+    policies = (("victim", "least_urgent"),)
+    ops = (Submit("low", tuple("abc"), 6, priority=1), Submit("high", tuple("def"), 6), EngineSteps(40))
+    played = play(*ops, num_blocks=7, policies=policies)
+    preempted = [happening.event for happening, _ in played.steps if happening.event.kind == "RequestPreempted"]
+    assert [(event.seq_id, event.requester) for event in preempted] == [("low", "low")]
+    assert all(len(output) == 6 for output in outputs(played).values())
+
+
 def test_an_aborted_request_leaves_only_poison():
     played = play(Submit("A", tuple("abc"), 6), EngineSteps(2), Abort("A"))
     state = played.steps[-1][0].snapshot

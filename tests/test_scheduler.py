@@ -132,6 +132,17 @@ def test_who_has_generated_least_has_to_go_and_of_equals_the_longer_prompt():
     assert (event.seq_id, event.requester) == ("A", "B")
 
 
+def test_of_requests_alike_the_last_admitted_is_retracted():
+    """As SGLang's sort leaves them, which takes from the end."""
+    scheduler = WatchedScheduler(6, victim="fewest_outputs", prefix_caching=False)
+    scheduler.submit("A", "abcdef", 9)
+    scheduler.submit("B", "hijklm", 9)
+    while not kinds(scheduler, "RequestPreempted"):
+        scheduler.step()
+    (event,) = kinds(scheduler, "RequestPreempted")
+    assert (event.seq_id, event.requester) == ("B", "B")
+
+
 def test_longest_prefix_first_admits_who_finds_most():
     scheduler = WatchedScheduler(9, order="longest_prefix_first", limits=Limits(100, max_num_seqs=1))
     scheduler.manager.add("seen", "abcdefgh")
@@ -161,13 +172,36 @@ def test_prompts_go_before_decodes_where_a_step_is_one_or_the_other():
     assert [scheduler.step() for _ in range(2)] == [{"B": 2}, {"A": 1, "B": 1}]
 
 
+def test_sglang_gives_a_chunk_its_blocks_when_it_is_computed():
+    scheduler = WatchedScheduler(9, profile="sglang", prefix_caching=False, limits=Limits(4))
+    scheduler.submit("A", "abcdefghij", 2)
+    tables = []
+    for _ in range(3):
+        scheduler.step()
+        tables.append(scheduler.table["A"])
+    assert tables == [[1], [1, 2], [1, 2, 3]]
+
+
+def test_a_step_in_which_nothing_happens_says_why_each_time():
+    scheduler = WatchedScheduler(4, prefix_caching=False)
+    scheduler.manager.add("held", "abcdefgh")
+    scheduler.submit("A", "ijklm", 1)
+    assert [scheduler.step(), scheduler.step()] == [{}, {}]
+    reason = "it takes 2 out of the free queue, which has 1"
+    assert [event.reason for event in kinds(scheduler, "RequestWaits")] == [reason, reason]
+    scheduler.manager.free("held")
+    scheduler.submit("B", "nopqrstu", 1)
+    scheduler.step()
+    assert [event.seq_id for event in kinds(scheduler, "RequestWaits")] == ["A", "A", "B"]
+
+
 def test_expected_outputs_of_who_runs_keep_others_waiting_in_sglang():
     scheduler = WatchedScheduler(7, profile="sglang", prefix_caching=False)
     scheduler.submit("A", "abcd", 17)
     scheduler.submit("B", "efghijklm", 2)
     assert scheduler.step() == {"A": 4}
     (waits,) = kinds(scheduler, "RequestWaits")
-    assert waits.reason == "it takes 3 out of the free queue and 3 should stay free, and 5 are in it"
+    assert waits.reason == "it takes 3 out of the free queue, which has 5, and 4 should stay in it"
 
 
 # --- preempted in the step in which it was scheduled already ---
@@ -225,6 +259,56 @@ def test_who_is_swapped_out_comes_back_before_anybody_new_and_to_other_blocks():
     moved = [(event.host_block, event.block) for event in kinds(scheduler, "BlockReloaded")]
     left = {event.host_block: event.block for event in kinds(scheduler, "BlockSpilled")}
     assert [(left[host_block], block) for host_block, block in moved] == [(3, 4), (4, 5)]
+
+
+def test_the_watermark_stays_free_when_somebody_comes_back_from_the_host():
+    """As vLLM V0's `can_swap_in` has it."""
+    came_back = {}
+    for watermark in (0.0, 0.25):
+        scheduler = WatchedScheduler(
+            8,
+            block_size=2,
+            host_blocks=8,
+            profile="vllm-v0",
+            preemption="swap",
+            prefix_caching=False,
+            limits=Limits(1_000, watermark=watermark),
+        )
+        scheduler.submit("A", "abc", 8)
+        scheduler.submit("B", "def", 4)
+        scheduler.step()
+        scheduler._preempt(scheduler.requests["B"], scheduler.requests["A"])
+        scheduler.manager.add("held", "ghijk")
+        scheduler.step()
+        came_back[watermark] = "B" in scheduler.running
+    assert came_back == {0.0: True, 0.25: False}
+
+
+def test_who_cannot_come_back_from_the_host_is_told_so_though_nobody_else_is_there():
+    scheduler = WatchedScheduler(5, block_size=2, host_blocks=4, preemption="swap", prefix_caching=False)
+    scheduler.submit("A", "abc", 4)
+    scheduler.step()
+    scheduler.manager.add("held", "wxyz")
+    assert [scheduler.step(), scheduler.step()] == [{"A": 1}, {}]
+    (preempted,) = kinds(scheduler, "RequestPreempted")
+    assert preempted.sentence == (
+        "A was preempted, because A needs more blocks than are free. All that it has moves to the host."
+    )
+    (dropped,) = kinds(scheduler, "RequestDropped")
+    assert dropped.sentence == (
+        "A gave up all that it had on the host and on the device, because it cannot come back, and nobody runs who "
+        "would make room. It waits again, and its 5 tokens will be computed anew."
+    )
+
+
+def test_blocks_that_others_name_stay_when_their_sequence_moves_to_the_host():
+    scheduler = WatchedScheduler(8, block_size=2, host_blocks=4, preemption="swap")
+    scheduler.submit("A", "abcx", 9)
+    scheduler.submit("B", "aby", 9)
+    scheduler.step()
+    scheduler._preempt(scheduler.requests["B"], scheduler.requests["A"])
+    (event,) = kinds(scheduler, "RequestPreempted")
+    assert event.then == "1 of its 2 blocks moves to the host, and others name the rest"
 
 
 def test_two_on_the_host_that_hold_the_pool_do_not_wait_for_ever():

@@ -6,6 +6,7 @@ import pytest
 
 from pagedviz.engine import errors, words
 from pagedviz.engine.events import BatchWritten, BlockCopied, BlockHit, Event, TokensWritten, TokenWritten
+from pagedviz.engine.request_events import RequestAborted, RequestFinished, RequestScheduled
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,26 @@ from pagedviz.engine.events import BatchWritten, BlockCopied, BlockHit, Event, T
 )
 def test_template_is_filled_counted_and_folded(template, numbers, sentence):
     assert words.fill(template, numbers) == sentence
+
+
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [
+        (RequestScheduled("A", 1, 1), "A was given 1 token of this step's launch, which leaves 1 token of the budget."),
+        (
+            RequestFinished("A", 1),
+            "A is finished after 1 output. It lets go of everything; the last output was never written.",
+        ),
+        (RequestAborted("A", 0), "A was aborted after 0 outputs. Nothing stays its own."),
+        (
+            BatchWritten(tuple("ABCDEFGHIJKLMN"), (0,) * 14, (("x",),) * 14, ((0,),) * 14, 1),
+            "One launch wrote 1 of A, 1 of B, 1 of C, 1 of D, 1 of E, 1 of F, 1 of G, 1 of H, 1 of I, 1 of J, 1 of K, "
+            "1 of L and 2 more, each token into the slot that its sequence's block table gives.",
+        ),
+    ],
+)
+def test_sentences_of_requests_hold_for_one_and_for_many(event, sentence):
+    assert event.sentence == sentence
 
 
 def test_event_says_its_docstring_with_its_own_numbers():

@@ -10,7 +10,7 @@ class Asked:
 
     `now` leave the free queue for what is computed in this step, `prompt` for the whole prompt; cached blocks that lie
     in the queue are counted, for they leave it too. `free` of `total` are free. `watermark` should stay free.
-    `alone`: nobody else is scheduled in this step. `expected_outputs`: blocks that those who run are likely to take.
+    `alone`: nobody else runs. `expected_outputs`: blocks that those who run are likely to take yet, and itself.
     """
 
     now: int
@@ -48,15 +48,15 @@ def above_watermark(asked: Asked) -> str:
 
 
 def outputs_reserved(asked: Asked) -> str:
-    """The whole prompt must fit beside what those who run are expected to generate. Source: SGLang."""
+    """The whole prompt must fit beside what it may generate and those who run are expected to. Source: SGLang."""
     return _short_of(asked.prompt, 0 if asked.alone else asked.expected_outputs, asked.free)
 
 
 def _short_of(needed: int, kept: int, free: int) -> str:
     if needed + kept <= free:
         return ""
-    beside = f" and {kept} should stay free" if kept else ""
-    return f"it takes {needed} out of the free queue{beside}, and {free} are in it"
+    beside = f", and {kept} should stay in it" if kept else ""
+    return f"it takes {needed} out of the free queue, which has {free}{beside}"
 
 
 def can_ever(admission: Admission, needed: int, total: int, watermark: int) -> bool:
@@ -68,7 +68,7 @@ PromptBlocks = Callable[[int, int], int]  # (tokens computed in this step, token
 
 
 def blocks_when_scheduled(until: int, prompt: int) -> int:
-    """Blocks come with the step that fills them. Source: vLLM V1."""
+    """Blocks come with the step that fills them. Source: vLLM V1, SGLang."""
     return until
 
 

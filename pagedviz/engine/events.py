@@ -207,7 +207,7 @@ class BatchWritten(Event):
     @property
     def phrases(self) -> dict[str, str]:
         parts = [f"{len(tokens)} of {seq_id}" for seq_id, tokens in zip(self.seq_ids, self.tokens, strict=True)]
-        return {"whose": ", ".join(parts)}
+        return {"whose": words.named(parts)}
 
 
 # All have `writes`, one for each sequence of the launch.

@@ -209,7 +209,7 @@ PROFILES = {
             chunking=split,
             order=longest_prefix_first,
             admission=outputs_reserved,
-            prompt_blocks=blocks_for_prompt,
+            prompt_blocks=blocks_when_scheduled,
             victim=fewest_outputs,
             preemption=recompute,
         ),

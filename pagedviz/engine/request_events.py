@@ -38,7 +38,7 @@ class RequestAdmitted(Event):
 
 @dataclass(frozen=True)
 class RequestScheduled(Event):
-    """{seq_id} was given {num_tokens:token} of this step's launch. {budget_left} are left of the budget."""
+    """{seq_id} was given {num_tokens:token} of this step's launch, which leaves {budget_left:token} of the budget."""
 
     seq_id: str
     num_tokens: int
@@ -55,7 +55,7 @@ class RequestWaits(Event):
 
 @dataclass(frozen=True)
 class RequestPreempted(Event):
-    """{seq_id} was preempted, because {requester} needs a block and none is free. {then}."""
+    """{seq_id} was preempted, because {requester} needs more blocks than are free. {then}."""
 
     seq_id: str
     requester: str
@@ -73,8 +73,8 @@ class RequestSwappedIn(Event):
 
 @dataclass(frozen=True)
 class RequestDropped(Event):
-    """{seq_id} gave up what it has on the host and on the device, because {reason}. It waits at the front of the queue,
-    and its {num_tokens:token} will be computed again."""
+    """{seq_id} gave up all that it had on the host and on the device, because {reason}. It waits again, and its
+    {num_tokens:token} will be computed anew."""
 
     seq_id: str
     num_tokens: int
@@ -83,7 +83,7 @@ class RequestDropped(Event):
 
 @dataclass(frozen=True)
 class TokensSampled(Event):
-    """The step's outputs are known: {said}. No slot holds them yet; the next step writes them."""
+    """The step's outputs are known: {said}. None is in a slot yet: the launch that computes the next one writes it."""
 
     seq_ids: tuple[str, ...]
     tokens: tuple[Token, ...]
@@ -92,7 +92,7 @@ class TokensSampled(Event):
 
 @dataclass(frozen=True)
 class RequestFinished(Event):
-    """{seq_id} has all of its {num_tokens:token}. It lets go of everything; the last was never written."""
+    """{seq_id} is finished after {num_tokens:output}. It lets go of everything; the last output was never written."""
 
     seq_id: str
     num_tokens: int
@@ -100,7 +100,7 @@ class RequestFinished(Event):
 
 @dataclass(frozen=True)
 class RequestAborted(Event):
-    """{seq_id} was aborted after {num_tokens} generated tokens. It lets go of everything."""
+    """{seq_id} was aborted after {num_tokens:output}. Nothing stays its own."""
 
     seq_id: str
     num_tokens: int

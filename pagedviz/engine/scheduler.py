@@ -7,7 +7,7 @@ event a change as that does, and owns the queues: a request waits, runs, or is s
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pagedviz.engine import errors
+from pagedviz.engine import errors, words
 from pagedviz.engine.admission import Asked, can_ever
 from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.events import Event, Token
@@ -54,7 +54,7 @@ class Scheduler:
         self.engine_step = 0
         self.token_budget = 0
         self._budget_left = 0
-        self._preempted = False
+        self.preempted = False  # was anybody, in this step?
         self._calm_steps = 0  # since somebody was preempted
         self._reasons: dict[str, str] = {}  # why who waits waits, as it was told last
         self._report = report
@@ -116,11 +116,11 @@ class Scheduler:
         self.scheduled = {}
         self._report(StepStarted(self.engine_step, self.token_budget))
         self._calm_steps += 1
-        self._preempted = False
+        self.preempted = False
         self.profile.batching(self)
         while self.swapped and not self.scheduled and not self.running:
-            self._drop(self.swapped[-1], "those on the host keep one another from coming back")
-            self._preempted = False
+            self._drop(self.swapped[-1], "it cannot come back, and nobody runs who would make room")
+            self.preempted = False
             self.profile.batching(self)
 
     def write(self) -> None:
@@ -138,7 +138,7 @@ class Scheduler:
             return
         for seq_id, token in outputs.items():
             self.requests[seq_id].output.append(token)
-        said = ", ".join(f"{seq_id} says “{token}”" for seq_id, token in outputs.items())
+        said = words.named([f"{seq_id} says “{token}”" for seq_id, token in outputs.items()])
         self._report(TokensSampled(tuple(outputs), tuple(outputs.values()), said))
         for seq_id in outputs:
             if not self.requests[seq_id].outputs_left:
@@ -181,12 +181,13 @@ class Scheduler:
 
     def swap_in(self) -> None:
         for seq_id in list(self.swapped):
-            if self._preempted or not self._budget_left or self._is_full:
+            if self.preempted or not self._budget_left or self._is_full:
                 return
             request, seq = self.requests[seq_id], self.manager.sequences[seq_id]
             num_tokens = self._chunk(request)
             growth = -(-(seq.seq_len + num_tokens) // self.manager.block_size) - len(seq.block_table)
-            if not num_tokens or len(seq.host_blocks) + max(0, growth) > self._free:
+            needed = len(seq.host_blocks) + max(0, growth)
+            if not num_tokens or self._reason_to_wait(request, needed, needed):
                 return
             if not seq.is_resident:
                 self.manager.reload(seq_id)
@@ -197,13 +198,14 @@ class Scheduler:
                 return
 
     def admit(self) -> None:
-        if self._preempted:
+        if self.preempted:
             return
         waiting = [self._as_waiting(self.requests[seq_id]) for seq_id in self.waiting]
         for seq_id in [waits.seq_id for waits in self.profile.order(waiting)]:
             reason = self._admit(self.requests[seq_id])
             if reason:
-                if self._reasons.get(seq_id) != reason:
+                # Told once; but a step in which nothing happens says why.
+                if self._reasons.get(seq_id) != reason or not self.scheduled:
                     self._reasons[seq_id] = reason
                     self._report(RequestWaits(seq_id, reason))
                 return
@@ -282,20 +284,19 @@ class Scheduler:
         if self.swapped:
             return f"{self.swapped[0]} was swapped out, and comes back before anybody new"
         if self._is_full:
-            return f"{len(self.running)} run already, and max_num_seqs is {self.limits.max_num_seqs}"
+            run = "1 runs" if len(self.running) == 1 else f"{len(self.running)} run"
+            return f"{run} already, and max_num_seqs is {self.limits.max_num_seqs}"
         if not self._budget_left:
-            return f"nothing is left of this step's budget of {self.token_budget} tokens"
+            return f"this step's budget, {self.token_budget}, is spent"
         whole = manager.need(tokens, request.salt, len(tokens))
         left = len(tokens) - whole.num_hit_tokens
         num_tokens = self.profile.chunking(left, self._budget_left, not self.scheduled)
         if not num_tokens:
-            return f"{left} tokens are to be computed at once, and {self._budget_left} are left of this step's budget"
+            return f"{left} tokens are to be computed at once, and this step's budget has {self._budget_left} left"
         until = whole.num_hit_tokens + num_tokens
         seq_len = self.profile.prompt_blocks(until, len(tokens))
         now = manager.need(tokens, request.salt, seq_len).from_queue
-        alone = not self.scheduled and not self.running
-        asked = Asked(now, whole.from_queue, self._free, self._total, self._watermark, alone, self._expected_blocks())
-        reason = self.profile.admission(asked)
+        reason = self._reason_to_wait(request, now, whole.from_queue)
         if reason:
             return reason
         self.waiting.remove(request.seq_id)
@@ -307,31 +308,41 @@ class Scheduler:
         self._note_scheduled(request.seq_id, num_tokens)
         return ""
 
+    def _reason_to_wait(self, request: Request, now: int, prompt: int) -> str:
+        """Ask the profile's admission, for who is admitted as for who was swapped out."""
+        alone, expected = not self.scheduled and not self.running, self._expected_blocks(request)
+        return self.profile.admission(Asked(now, prompt, self._free, self._total, self._watermark, alone, expected))
+
     def _note_scheduled(self, seq_id: str, num_tokens: int) -> None:
         self.scheduled[seq_id] = num_tokens
         self._budget_left -= num_tokens
         self._report(RequestScheduled(seq_id, num_tokens, self._budget_left))
 
-    def _expected_blocks(self) -> int:
-        """What those who run are likely to take yet: 70% of their outputs at first, and less with every step in which
-        nobody had to be preempted, as in SGLang's `new_token_ratio`."""
+    def _expected_blocks(self, request: Request) -> int:
+        """What outputs are likely to take yet: all of this request's, of those who run 70% at first, and less with
+        every step in which nobody had to be preempted. SGLang's `new_token_ratio` does so, in smaller steps."""
         ratio = max(0.1, 0.7 - 0.02 * self._calm_steps)
         outputs = sum(self.requests[seq_id].outputs_left for seq_id in self.running)
-        return -(-int(outputs * ratio) // self.manager.block_size)
+        return -(-(int(outputs * ratio) + request.outputs_left) // self.manager.block_size)
 
     def _preempt(self, victim: Request, requester: Request) -> None:
-        seq_id, self._preempted, self._calm_steps = victim.seq_id, True, 0
+        seq_id, self.preempted, self._calm_steps = victim.seq_id, True, 0
         moving, host_free = self.manager.movable(seq_id), len(self.manager.host_pool.free_blocks)
         how, why = self.profile.preemption(len(moving), host_free)
         self.running.remove(seq_id)
         self._budget_left += self.scheduled.pop(seq_id, 0)
         computed = self._computed(victim)
         if how == "swap":
-            then = "Its blocks move to the host"
+            num_blocks, verb = (
+                len(self.manager.sequences[seq_id].device_blocks),
+                "moves" if len(moving) == 1 else "move",
+            )
+            some = f"{len(moving)} of its {num_blocks} blocks {verb} to the host, and others name the rest"
+            then = "All that it has moves to the host" if len(moving) == num_blocks else some
             self.swapped.append(seq_id)
         else:
             because = f" ({why})" if why else ""
-            then = f"It lets go of its blocks{because} and waits at the front, its {len(victim.tokens)} tokens kept"
+            then = f"It lets go of its blocks{because} and waits again, all of its tokens ({len(victim.tokens)}) kept"
             self.waiting.insert(0, seq_id)
         self._report(RequestPreempted(seq_id, requester.seq_id, computed, how, then))
         if how == "swap":

@@ -19,8 +19,11 @@ def least_urgent(running: Sequence[Request]) -> Request:
 
 
 def fewest_outputs(running: Sequence[Request]) -> Request:
-    """Who has generated least, so that least is lost, and of equals the longer prompt. Source: SGLang's retraction."""
-    return min(running, key=lambda request: (len(request.output), -len(request.prompt)))
+    """Who has generated least, so that least is lost; of equals the longer prompt, and of those the last admitted.
+
+    Source: SGLang's retraction.
+    """
+    return min(reversed(running), key=lambda request: (len(request.output), -len(request.prompt)))
 
 
 How = Literal["recompute", "swap"]

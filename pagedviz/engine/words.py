@@ -1,10 +1,16 @@
 """Fills the docstrings that the screen shows as sentences."""
 
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 MOST_NAMED = 12  # of a list; a sentence of a hundred block ids is not read
+
+
+def named(items: Sequence[Any]) -> str:
+    """Name the items, or the first of many and how many more."""
+    first = ", ".join(str(item) for item in items[:MOST_NAMED])
+    return first + (f" and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else "")
 
 
 class _Sentence(string.Formatter):
@@ -13,8 +19,7 @@ class _Sentence(string.Formatter):
             count = len(value) if isinstance(value, list | tuple) else value
             return f"{count} {format_spec}{'' if count == 1 else 's'}"
         if isinstance(value, list | tuple):
-            named = ", ".join(str(item) for item in value[:MOST_NAMED])
-            return named + (f" and {len(value) - MOST_NAMED} more" if len(value) > MOST_NAMED else "")
+            return named(value)
         return str(value)
 
 
