@@ -235,5 +235,5 @@ def test_each_policy_can_be_swapped_for_another_and_back():
     choose("victim", "as the profile")
     assert held(app).cache.policies == (("preemption", "swap"),)
     choose("publish", "when_scheduled")
-    assert "a block can be collapsed only when it has been computed" in app.warning[0].value
+    assert "duplicates is collapsed and publish is when_scheduled" in app.warning[0].value
     assert held(app).cache.policies == (("preemption", "swap"),)
