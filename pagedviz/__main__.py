@@ -26,12 +26,15 @@ def main(arguments: list[str] | None = None) -> int:
     lessons = commands.add_parser("lessons", help="play lessons, one a line")
     lessons.add_argument("names", nargs="*", metavar="NAME", help="all when left out")
     chosen = parser.parse_args(arguments)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # tokens may be in any script, and the terminal in an old encoding
-        sys.stdout.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if chosen.command == "run" and chosen.json:
+            sys.stdout.reconfigure(encoding="utf-8")  # as JSON is read, whatever the terminal's encoding
+        else:
+            sys.stdout.reconfigure(errors="backslashreplace")  # tokens may be in any script, the terminal in an old one
     try:
         return _run(chosen.file, chosen.json) if chosen.command == "run" else _lessons(chosen.names)
     except scenario.ScenarioError as error:
-        print(f"pagedviz: {error}", file=sys.stderr)
+        print(_printable(f"pagedviz: {error}"), file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -213,6 +213,18 @@ def test_requests_are_submitted_served_and_aborted():
     assert "10 steps" not in [button.label for button in app.button]  # nothing is left to serve
 
 
+def test_the_text_is_that_of_the_run_even_where_python_hashes_two_runs_alike():
+    app = shown(page="sequences")
+    typed(app, "own-request-prompt", "it was")
+    app.number_input(key="own-request-priority").set_value(-1)
+    press(app, "Submit")
+    app.text_area[0].set_value(held(app).to_text().replace('"priority": -1', '"priority": -2'))
+    press(app, "Run this text")
+    assert app.text_area[0].value == held(app).to_text()
+    press(app, "Undo")
+    assert app.text_area[0].value == held(app).to_text()
+
+
 def test_a_request_that_can_never_fit_is_refused_in_a_sentence_and_its_text_stays():
     app = shown(page="sequences")
     typed(app, "own-request-prompt", "word " * 60)

@@ -112,6 +112,13 @@ def test_tokens_that_the_terminal_cannot_show_are_no_traceback(tmp_path):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def test_json_is_in_utf_8_whatever_the_terminal_takes(tmp_path):
+    ops = [{"add": "🙂", "tokens": ["שלום", "é"]}]
+    (tmp_path / "s.json").write_text(json.dumps({"pagedviz": 1, "cache": TINY, "ops": ops}))
+    done = command("run", tmp_path / "s.json", "--json", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
+    assert json.loads(done.stdout.decode("utf-8"))["scenario"]["ops"] == ops
+
+
 def test_reader_may_leave_early(tmp_path):
     (tmp_path / "s.json").write_text(json.dumps({"pagedviz": 1, "cache": TINY, "ops": [{"free": "X"}] * 900}))
     line = f"{sys.executable} -m pagedviz run {tmp_path / 's.json'} | head -1"
@@ -176,6 +183,7 @@ def one_line(done):
         (b'{"pagedviz": 2}', 's.json: "pagedviz" is 2; this program reads version 1'),
         (b'{"pagedviz": 1, "ops": [{"free": "A"}, {"evict": "A"}]}', 's.json: ops[1] is {"evict": "A"}'),
         (b'{"pagedviz": 1, "ops": [{"add": "A", "tokens": ["\\ud800"]}]}', "s.json: ops[0].tokens[0] is"),
+        (b'{"pagedviz": 1, "ops": [{"free": "\xc2\x9b2J"}]}', 's.json: ops[0].free is "\\x9b2J"'),
         (b'{"pagedviz": 1, "cache": {"block_size": 0}}', "s.json: cache.block_size is 0; it must be a whole number"),
     ],
     ids=[
@@ -187,6 +195,7 @@ def one_line(done):
         "version",
         "unknown op",
         "half a surrogate",
+        "clears the terminal",
         "block size",
     ],
 )

@@ -232,7 +232,8 @@ def _as_text(own: OwnRun) -> None:
 
 def _version(own: OwnRun) -> int:
     """Changes with the scenario, so that the text field shows the one at hand; a refused text stays to be mended."""
-    return hash(own.scenario)
+    # Not of the scenario itself: to Python, −1 and −2 have one hash.
+    return hash(own.scenario.to_text())
 
 
 def _upload(own: OwnRun) -> None:
