@@ -112,3 +112,14 @@ def test_other_caches_dtypes_and_strides_are_other_graphs_and_no_more_than_the_b
     for q in queries * 2:
         batches[-1].q = q
         assert_near(graphs(*arguments(batches[-1])), batches[-1].expected)
+
+
+@on_gpu
+def test_the_pool_of_graphs_that_are_all_gone_is_not_captured_into(monkeypatch):
+    """A long run drops one kind for the next, and may have none left when another has come often enough."""
+    monkeypatch.setattr(decode_graph, "MOST_GRAPHS", 1)
+    graphs = DecodeGraphs()
+    for dim in (8, 16, 32, 8):
+        batch = make_batch(Shape(lens=(9,), head_dim=dim))
+        for _ in range(3):
+            assert_near(graphs(*arguments(batch)), batch.expected)

@@ -27,8 +27,6 @@ class DecodeGraphs:
     def __init__(self) -> None:
         # By kind: its graph, or how often it has been called without one.
         self.seen: OrderedDict[Hashable, DecodeGraph | int] = OrderedDict()
-        # One pool for all: results leave it before the next replay, and two graphs never run at once.
-        self.pool = torch.cuda.graph_pool_handle() if torch.cuda.is_available() else None
 
     def __call__(
         self, q: Tensor, k_cache: Tensor, v_cache: Tensor, block_tables: Tensor, seq_lens: Tensor, **options: Any
@@ -39,13 +37,21 @@ class DecodeGraphs:
         kind = (*inputs, *map(_place, (k_cache, v_cache, *options.values())), *options)
         graph = self.seen.pop(kind, 0)
         if isinstance(graph, int) and graph >= EAGER_CALLS:
-            graph = DecodeGraph(self.pool, q, k_cache, v_cache, block_tables, seq_lens, **options)
+            graph = DecodeGraph(self._pool(), q, k_cache, v_cache, block_tables, seq_lens, **options)
         self.seen[kind] = graph + 1 if isinstance(graph, int) else graph
         if len(self.seen) > MOST_GRAPHS:
             self.seen.popitem(last=False)
         if isinstance(graph, int):
             return kernels.paged_decode(q, k_cache, v_cache, block_tables, seq_lens, **options)
         return graph.replay(q, block_tables, seq_lens)
+
+    def _pool(self) -> Any:
+        """One pool for all graphs: results leave it before the next replay, and two graphs never run at once.
+
+        It is gone with the last graph in it, so it is had from one that lives.
+        """
+        alive = (graph.graph.pool() for graph in self.seen.values() if isinstance(graph, DecodeGraph))
+        return next(alive, None) or torch.cuda.graph_pool_handle()
 
 
 class DecodeGraph:
