@@ -27,6 +27,7 @@ from pagedviz.scenario import (
     Generate,
     Op,
     Reload,
+    ResetPrefixCache,
     Spill,
     Submit,
 )
@@ -131,6 +132,8 @@ class Player:
                 self.scheduler.submit(seq_id, tokens, num_tokens, says=says, priority=priority, salt=salt)
             case Abort(seq_id):
                 self.scheduler.abort(seq_id)
+            case ResetPrefixCache():
+                self.manager.reset_prefix_cache()
             case EngineSteps(num_steps):
                 yield from self._run_steps(num_steps)
         yield

@@ -225,7 +225,18 @@ class Abort:
         return {"abort": self.seq_id}
 
 
-Op = Add | Append | Generate | Fork | Spill | Reload | Free | Submit | EngineSteps | Abort
+@dataclass(frozen=True)
+class ResetPrefixCache:
+    """Every cached prefix is forgotten, as after new weights."""
+
+    def __str__(self) -> str:
+        return "reset the prefix cache"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"reset_prefix_cache": True}
+
+
+Op = Add | Append | Generate | Fork | Spill | Reload | Free | Submit | EngineSteps | Abort | ResetPrefixCache
 
 
 def _quote(tokens: tuple[Token, ...]) -> str:
@@ -488,6 +499,12 @@ def _engine_steps(data: Mapping[str, Any], where: str) -> Op:
     return EngineSteps(_integer(data, "step", f"{where}.step", 1, 1, MAX_STEPS))
 
 
+def _reset(data: Mapping[str, Any], where: str) -> Op:
+    if data["reset_prefix_cache"] is not True:
+        raise ScenarioError(f"{where}.reset_prefix_cache is {show(data['reset_prefix_cache'])}; it must be true")
+    return ResetPrefixCache()
+
+
 def _named(make: Callable[[str], Op], verb: str) -> Callable[[Mapping[str, Any], str], Op]:
     return lambda data, where: make(_name(data[verb], f"{where}.{verb}"))
 
@@ -503,6 +520,7 @@ _VERBS: dict[str, tuple[Callable[[Mapping[str, Any], str], Op], tuple[str, ...]]
     "submit": (_submit, ("text", "tokens", "max_tokens", "says", "priority", "salt")),
     "step": (_engine_steps, ()),
     "abort": (_named(Abort, "abort"), ()),
+    "reset_prefix_cache": (_reset, ()),
 }
 
 

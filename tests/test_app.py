@@ -249,3 +249,15 @@ def test_each_policy_can_be_swapped_for_another_and_back():
     choose("publish", "when_scheduled")
     assert "duplicates is collapsed and publish is when_scheduled" in app.warning[0].value
     assert held(app).cache.policies == (("preemption", "swap"),)
+
+
+def test_the_prefix_cache_is_reset_when_nobody_is_there():
+    app = shown(page="sequences")
+    app.checkbox(key=next(box.key for box in app.checkbox if box.label == "Cache prefixes")).set_value(True)
+    press(app, "Apply")
+    press(app, "Reset prefix cache")
+    assert "Free every sequence first" in app.warning[0].value
+    press(app, "Free")
+    press(app, "Reset prefix cache")
+    assert verbs(app) == ["add", "free", "reset_prefix_cache"]
+    assert "Reset prefix cache" not in [button.label for button in app.button]

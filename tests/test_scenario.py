@@ -19,6 +19,7 @@ from pagedviz.scenario import (
     Free,
     Generate,
     Reload,
+    ResetPrefixCache,
     Scenario,
     ScenarioError,
     Spill,
@@ -113,6 +114,7 @@ def test_requests_limits_and_policies_survive_being_written_and_read():
             Submit("B", ("b",), 2, says=("c", "7")),
             EngineSteps(4),
             Abort("B"),
+            ResetPrefixCache(),
         ),
     )
     assert parse(served.to_text()) == served
@@ -263,6 +265,7 @@ def test_wrong_cache_is_refused_with_field_and_value(settings, sentence):
         ({"submit": "A", "max_tokens": 4}, 'ops[1] (submit A) needs either "text" or "tokens"'),
         ({"step": 0}, "ops[1].step is 0; it must be a whole number from 1 to 1,000"),
         ({"step": "1"}, 'ops[1].step is "1"; it must be a whole number'),
+        ({"reset_prefix_cache": "A"}, 'ops[1].reset_prefix_cache is "A"; it must be true'),
         ({"abort": 7}, "ops[1].abort is 7; a sequence's name has 1 to 16"),
         ({"add": "A", "tokens": [""]}, 'ops[1].tokens[0] is "" and has 0 characters; a token has 1 to 64'),
         ({"add": "A", "tokens": [2**53]}, "ops[1].tokens[0] is 9007199254740992; an integer token lies between"),

@@ -13,7 +13,20 @@ from pagedviz import scenario as scenarios
 from pagedviz.engine.policies import POLICIES, PROFILES
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
-from pagedviz.scenario import Abort, Add, Append, EngineSteps, Fork, Free, Generate, Op, Reload, Spill, Submit
+from pagedviz.scenario import (
+    Abort,
+    Add,
+    Append,
+    EngineSteps,
+    Fork,
+    Free,
+    Generate,
+    Op,
+    Reload,
+    ResetPrefixCache,
+    Spill,
+    Submit,
+)
 from pagedviz.trace import Check, Claims
 from pagedviz.ui import address, compute, run_panel
 from pagedviz.ui.address import plain
@@ -21,6 +34,7 @@ from pagedviz.ui.own_run import OwnRun, own_run
 
 KEY = "sequences"
 MAX_SEED = 2**53 - 1  # a browser counts no further
+RESET = "Forgets what may be hit, as after new weights. Free every sequence first."
 PROFILE_S_OWN = "as the profile"
 MAX_TEXT = 60_000  # characters one text field takes
 
@@ -63,6 +77,10 @@ def _controls(own: OwnRun, view: RunView, run: ComputedRun) -> None:
     with st.container():
         if names:
             _work_on(own, names)
+    with st.container():
+        if state.cached:
+            reset = partial(_do, own, ResetPrefixCache)
+            st.button("Reset prefix cache", on_click=reset, key="own-reset", width="stretch", help=RESET)
     undo, export = st.columns(2)
     undo.button("Undo", on_click=own.undo, disabled=not own.undone, key="own-undo", width="stretch")
     with export:
