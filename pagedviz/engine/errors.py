@@ -87,6 +87,23 @@ class NotLocked(CacheError):
     """Node {node} has no lock of its own to give up; the nodes below it have {below}."""
 
 
+class TooFewChunks(CacheError):
+    """The host tier needs {needed:host chunk}: {free} of {total} are free, and {evictable} more can be evicted. What is
+    being stored or loaded stays, and so does what was given with the others. All are stored or none."""
+
+
+class NotReady(CacheError):
+    """{block_hash} cannot be loaded: on the host it is {state}. Look it up again, and load what is found at once."""
+
+
+class BlockInTransfer(CacheError):
+    """Device block {block} is read or written by an unfinished transfer, or was given twice. Wait for the transfer."""
+
+
+class UnknownTransfer(CacheError):
+    """There is no unfinished transfer {transfer_id}; there is: {known}. A transfer ends once."""
+
+
 class NotResident(CacheError):
     """{seq_id} is not on the device: a part of it is in host blocks [{host_blocks}]. Reload it first."""
 
