@@ -12,9 +12,10 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.test_engine_machine import CacheMachine, CachingMachine
 from tests.test_scheduler_machine import SchedulerMachine
+from tests.test_tier_machine import TierMachine
 
 ROUND = 200  # examples between two looks at the counter
-SHARES = {SchedulerMachine: 0.6, CachingMachine: 0.3, CacheMachine: 0.1}
+SHARES = {SchedulerMachine: 0.5, CachingMachine: 0.3, CacheMachine: 0.1, TierMachine: 0.1}
 
 
 def main() -> None:
