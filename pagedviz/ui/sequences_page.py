@@ -11,6 +11,7 @@ import streamlit as st
 
 from pagedviz import scenario as scenarios
 from pagedviz.engine.policies import POLICIES, PROFILES
+from pagedviz.engine.snapshot import Snapshot
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.scenario import (
@@ -50,8 +51,10 @@ def _body() -> ComputedRun:
     start = address.start_step(own.name, own.num_steps, own.num_steps)
     step = min(run_panel.step_of(own.name, start), len(view.steps))
     controls, shown = st.columns([1, 3.6], gap="medium")
+    # A dry run stands in for the model's words; once they are known, what they led to counts.
+    state = view.snapshot(len(view.steps)) if run.done and not run.failed else own.state()
     with controls:
-        _controls(own, view, run)
+        _controls(own, view, run, state)
     with shown:
         run_panel.show_stage(KEY, own.name, view, run, start)
         with st.container():
@@ -60,7 +63,7 @@ def _body() -> ComputedRun:
     return run
 
 
-def _controls(own: OwnRun, view: RunView, run: ComputedRun) -> None:
+def _controls(own: OwnRun, view: RunView, run: ComputedRun, state: Snapshot) -> None:
     st.subheader("Your sequences", anchor=False)
     # What comes and goes has a place of its own: without it everything below would move, and stand twice for a moment.
     with st.container():
@@ -68,7 +71,6 @@ def _controls(own: OwnRun, view: RunView, run: ComputedRun) -> None:
             st.warning(plain(own.message))
         if own.claims:
             _compare(own.claims, view, run)
-    state = own.state()
     unfinished = (*state.running, *state.swapped, *state.waiting)
     names = [seq_id for seq_id in state.tokens if seq_id not in unfinished]
     _add(own)

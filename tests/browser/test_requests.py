@@ -179,7 +179,11 @@ def test_a_request_that_is_swapped_out_has_a_lane_of_its_own(show: Open) -> None
     step = step_of("swapped", "RequestPreempted")
     page = show("swapped", step=step)
     card = page.locator("[data-lane-of=swapped] .request")
-    assert "preempted: its blocks go to the host" in card.inner_text()
+    size = len(played("swapped")[0][step].block_tables["B"])
+    for moved in range(size + 1):
+        said = f"in transfer: {moved} of {size}" if moved < size else f"swapped out: all {size}"
+        assert f"{said} blocks on the host" in card.inner_text()
+        step_held(page, 100)
     assert show("served").locator("[data-lane-of=swapped]").is_hidden()
 
 
@@ -200,7 +204,7 @@ def test_a_finished_request_leaves_and_its_seat_stays_empty_in_a_static_batch(sh
 def test_the_budget_is_told_in_words(show: Open) -> None:
     page = show("served", step=step_of("served", "BatchWritten", 1))
     bar = page.get_by_role("img", name="Token budget 10: A 1, B 5, 4 left")
-    widths = bar.locator("span").evaluate_all("all => all.map((part) => part.getBoundingClientRect().width)")
+    widths = bar.locator(":scope > span").evaluate_all("all => all.map((part) => part.getBoundingClientRect().width)")
     assert widths[1] / widths[0] == pytest.approx(5, rel=0.05)
     assert "4 left of a budget of 10 tokens" in page.locator(".requests").inner_text()
     assert page.get_by_role("list", name="running: 2 requests").count() == 1

@@ -1,6 +1,7 @@
 // Who waits, who runs, who was swapped out, and how this step's token budget is spent. Only for runs with requests.
 import { h, setAttr, setText, syncKeyed } from "./dom.js";
 import { sampledOf } from "./derive.js";
+import { isHost } from "./replay.js";
 import { tokenText } from "./text.js";
 
 const LANES = ["waiting", "running", "swapped"];
@@ -98,11 +99,21 @@ function stateOf(state, seq, sampled) {
   const { prompt, output } = state.requests.get(seq);
   const known = prompt.length + output.length;
   const how = state.preempted.get(seq);
-  if (how === "swap") return "preempted: its blocks go to the host";
+  if (state.swapped.includes(seq)) return swapWords(state, state.tables.get(seq) ?? []);
   if (how) return `preempted: computes ${known} ${known === 1 ? "token" : "tokens"} again`;
   if (sampled !== null) return "sampled, in no slot:";
   const computed = state.tokens.get(seq)?.length ?? 0;
   return state.running.includes(seq) && computed < known ? `${computed} of ${known} tokens computed` : "";
+}
+
+// All of its blocks on the host, or on their way; what others name as well stays where it is.
+function swapWords({ refs }, row) {
+  const onHost = row.filter(isHost).length;
+  const left = row.filter((entry) => !isHost(entry));
+  if (!left.length) return `swapped out: all ${onHost} blocks on the host`;
+  const shared = left.filter((block) => refs[block] > 1).length;
+  if (shared === left.length && onHost) return `swapped out: ${onHost} blocks on the host, ${shared} shared and still here`;
+  return `in transfer: ${onHost} of ${row.length} blocks on the host`;
 }
 
 function drawBudget(ui, { state, colours }) {
@@ -114,13 +125,15 @@ function drawBudget(ui, { state, colours }) {
   setAttr(ui.spent, "aria-label", state.tokenBudget ? `Token budget ${state.tokenBudget}: ${[...shares, `${left} left`].join(", ")}` : "No token budget yet");
   setAttr(ui.spent, "data-left", left);
   const parts = [...used.map(([seq, count]) => ({ seq, count })), ...(left > 0 ? [{ seq: null, count: left }] : [])];
-  syncKeyed(ui.spent, parts, ({ seq }) => (seq === null ? "left" : `:${seq}`), () => h("span", {}, h("bdi")), (node, { seq, count }) => {
+  syncKeyed(ui.spent, parts, ({ seq }) => (seq === null ? "left" : `:${seq}`), () => h("span", {}, h("bdi"), h("span")), (node, { seq, count }) => {
     const colour = seq === null ? null : colours.get(seq);
     node.style.setProperty("flex-grow", count);
     node.style.setProperty("--fill", colour?.fill ?? "none");
     node.style.setProperty("--fill-text", colour?.text ?? "var(--quiet)");
     setAttr(node, "data-share", seq ?? null);
     setAttr(node, "title", seq === null ? `${count} left` : `${seq}: ${count}`);
-    setText(node.firstElementChild, seq === null ? `${count} left` : `${seq} ${count}`);
+    // A name may run from right to left; the number stands behind it all the same.
+    setText(node.firstElementChild, seq ?? `${count} left`);
+    setText(node.lastElementChild, seq === null ? "" : ` ${count}`);
   });
 }
