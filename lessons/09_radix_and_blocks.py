@@ -108,7 +108,8 @@ def lesson(run: Run) -> Iterator[Page]:
     begins = {
         "the guide": f"begins with the {common} tokens that all have in common",
         "A": f"begins with all {len(a)} tokens of A",
-        "the novel": f"begins as nobody did, and needs {-(-len(NOVEL) // size)} of the pool's {run.cache.num_blocks - 1} blocks",
+        "the novel": f"begins as nobody did, and needs {-(-len(NOVEL) // size)} of the {run.cache.num_blocks - 1} blocks "
+        "that are ever handed out",
     }
     told = "\n".join(
         f"- **{seq_id}**, {len(waiting[seq_id])} tokens, {begins[kind]}"

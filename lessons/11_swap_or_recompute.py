@@ -57,8 +57,8 @@ def lesson(run: Run) -> Iterator[Page]:
         "An engine serves **requests**: a prompt, and words to generate behind it. A request waits, is **admitted** and runs. "
         "In each **step** one launch computes what those who run have not computed yet: all of a prompt at first, then the "
         "word that was sampled last.\n\n"
-        f"The pool has {_total(run.state)} blocks of {size}. {first} arrives with {full[first] - decodes} words, then {second} "
-        f"with {full[second] - decodes}. Both fit, and both grow, until one needs a block and none is free. Then somebody "
+        f"The pool hands out {_total(run.state)} blocks of {size}. {first} arrives with {full[first] - decodes} words, then "
+        f"{second} with {full[second] - decodes}. Both fit, and both grow, until one needs a block and none is free. Then somebody "
         "is **preempted**: it gives way, and goes on later.",
         Question(
             "Both run until no block is free. Who is preempted?",

@@ -45,7 +45,8 @@ def lesson(run: Run) -> Iterator[Page]:
         "Five requests wait",
         "A server gets prompts at any time and of any length. Nothing is computed yet; the requests stand in a queue:\n\n"
         + "\n".join(f"- **{s}**, a prompt of {len(r.prompt)}, says {r.num_tokens} words" for s, r in requests.items())
-        + f"\n\nHow much each will say is known to us, not to the server. Memory is for {blocks} blocks of {size}.",
+        + f"\n\nHow much each will say is known to us, not to the server. Memory is for {blocks} blocks of {size}, as "
+        "block 0 is never handed out.",
         Question(
             f"Z comes with a prompt of {prompt} words and wants {len(SAYS)} back. What happens?",
             answer=lambda after: REFUSED if after.first("OperationRefused") else WAITS,
@@ -121,8 +122,8 @@ def lesson(run: Run) -> Iterator[Page]:
         (
             "D took A's seat one step after A's last word, in the same launch in which B and C decode."
             if came
-            else "A seat is free, and E's block would be, too. But the queue goes in order: if whoever is small slipped "
-            "past, D might wait for ever. So E waits with it, and the seat stays idle for a step."
+            else "A seat was free, and E's block would have been, too. But the queue goes in order: if whoever is small "
+            "slipped past, D might wait for ever. So E waited with it, and the seat stayed idle for that step."
         )
         + "\n\nBefore Orca (2022), servers took a **static batch**: the first requests that fit, and nobody else until *all* "
         f"of them were done. Words wanted: {', '.join(f'{s} {n}' for s, n in outputs.items())}.",

@@ -43,7 +43,8 @@ def lesson(run: Run) -> Iterator[Page]:
     prompt = run.random.choice([20, 21, 22])
     yield Page(
         "A long prompt comes",
-        "A and B decode: each computes one token a step and gets its next word by that. Somebody reads along.\n\n"
+        "A and B decode: each computes one token a step and gets its next word by that. Somebody reads A's "
+        "words as they come.\n\n"
         f"Now L comes, with a prompt of {prompt}. A step's **token budget** is {budget} here (thousands on a GPU), so the prompt "
         "is **split**: a step computes a **chunk** of it. Whoever runs is served first.",
         Question(
@@ -128,8 +129,8 @@ def lesson(run: Run) -> Iterator[Page]:
         f"What is that paid for? From one word of A to the next, never more than {max(map(len, waited))} step passed, "
         f"in which at most {max(row.num_tokens for steps in waited for row in steps)} tokens were computed, whoever's.",
         Question(
-            "vLLM's first engine computed a prompt in one piece, in a step of its own. So served, how many tokens are computed "
-            "between two words of A at most, that of the next word included?",
+            "vLLM's first engine computed a prompt in one piece, in a step of its own. L so served when it came, beside "
+            "A and B, how many tokens are computed between two words of A at most, that of the next word included?",
             answer=lambda after: int(after.found["others"][0]["wait"]["tokens"]),
             explain=lambda after: _held_up(after.found["others"][0]),
             unit="tokens",
