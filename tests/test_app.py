@@ -198,11 +198,11 @@ def test_requests_are_submitted_served_and_aborted():
     press(app, "Submit")
     typed(app, "own-request-prompt", "it was the worst")
     press(app, "Submit")
-    press(app, "1 step")
+    press(app, "1 engine step")
     app.radio(key="own-request").set_value("C")
     app.run()
     press(app, "Abort")
-    press(app, "10 steps")
+    press(app, "10 engine steps")
     assert held(app).to_json()["ops"][1:] == [
         {"submit": "B", "tokens": "it was the best of times".split(), "max_tokens": 4},
         {"submit": "C", "tokens": "it was the worst".split(), "max_tokens": 4},
@@ -210,7 +210,7 @@ def test_requests_are_submitted_served_and_aborted():
         {"abort": "C"},
         {"step": 10},
     ]
-    assert "10 steps" not in [button.label for button in app.button]  # nothing is left to serve
+    assert "10 engine steps" not in [button.label for button in app.button]  # nothing is left to serve
 
 
 def test_the_text_is_that_of_the_run_even_where_python_hashes_two_runs_alike():

@@ -153,11 +153,11 @@ def _outcome(placed: PlacedPage, key: str) -> None:
         return
     answer, explanation = placed.graded(found)
     if given is SKIPPED:
-        st.info(f"**It is {answer}.** {explanation}", icon=":material/skip_next:")
+        st.info(f"**The answer: {answer}.** {explanation}", icon=":material/skip_next:")
     elif given == answer:
         st.success(f"**Right: {answer}.** {explanation}", icon=":material/check:")
     else:
-        st.warning(f"**You said “{given}”; it is “{answer}”.** {explanation}", icon=":material/close:")
+        st.warning(f"**You said “{given}”; the answer is “{answer}”.** {explanation}", icon=":material/close:")
 
 
 def _found(placed: PlacedPage) -> Answer | None:

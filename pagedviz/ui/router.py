@@ -15,7 +15,9 @@ STYLE = """<style>
 .stMainBlockContainer { padding: 1.2rem 1.6rem 3rem; }
 .stAppHeader { display: none; }
 [data-testid="stCaptionContainer"] { color: inherit; opacity: 0.82; }
-[data-testid^="stBaseButton-primary"] { background: none; color: inherit; border: 2px solid currentColor; }
+[data-testid^="stBaseButton-primary"], [data-testid^="stBaseButton-primary"]:is(:hover, :active, :focus) {
+  background: none; color: inherit; border: 2px solid currentColor; }
+[data-testid^="stBaseButton-primary"]:hover { background: color-mix(in srgb, currentColor 10%, transparent); }
 [data-testid^="stBaseButton-primary"] p { font-weight: 600; }
 </style>"""
 

@@ -165,7 +165,7 @@ def _serve(own: OwnRun, unfinished: tuple[str, ...]) -> None:
         if unfinished:
             one, ten = st.columns(2)
             for column, num_steps in ((one, 1), (ten, 10)):
-                label = f"{num_steps} step{'s' * (num_steps > 1)}"
+                label = f"{num_steps} engine step{'s' * (num_steps > 1)}"
                 run = partial(_do, own, partial(EngineSteps, num_steps))
                 column.button(label, on_click=run, key=f"own-step-{num_steps}", width="stretch")
             chosen = (

@@ -79,7 +79,7 @@ def test_a_wrong_prediction_is_explained_with_the_numbers(visit: Visit) -> None:
     page.get_by_text("B writes into block 1", exact=True).click()
     press(page, "Check")
     playwright.expect(
-        page.get_by_text(re.compile("You said “B writes into block 1”; it is “B copies block 1"))
+        page.get_by_text(re.compile("You said “B writes into block 1”; the answer is “B copies block 1"))
     ).to_be_visible()
     expect_stage(page, step=11)
 
@@ -215,6 +215,25 @@ def test_a_scenario_is_edited_as_text_and_a_wrong_one_changes_nothing(visit: Vis
     field.fill('{"pagedviz": 1, "cache": {"block_size": 2}, "ops": [{"add": "Q", "text": "one two three four five"}]}')
     press(page, "Run this text")
     expect_stage(page, steps=5, step=5, verdict="ok")
+
+
+def test_what_can_never_fit_is_refused_with_what_there_is(visit: Visit) -> None:
+    page = visit("page=sequences")
+    page.get_by_text("Scenario as text").click()
+    ops = '[{"add": "A", "text": "one two three four five six seven eight nine"}]'
+    field = page.get_by_role("textbox", name="Scenario")
+    field.fill(f'{{"pagedviz": 1, "cache": {{"num_blocks": 2}}, "ops": {ops}}}')
+    press(page, "Run this text")
+    expect_stage(page, steps=1, step=1, verdict="ok")
+    playwright.expect(page.get_by_text("Refused: 3 needed, 2 in all.")).to_be_visible()
+
+
+def test_the_button_that_matters_can_be_read_under_the_pointer(visit: Visit) -> None:
+    page = visit("lesson=02_block_table")
+    check = page.get_by_role("button", name="Check")
+    check.hover()
+    page.wait_for_timeout(500)
+    assert check.evaluate("b => getComputedStyle(b).backgroundColor").endswith("/ 0.1)")
 
 
 def test_a_trace_is_exported_and_an_opened_one_is_computed_again(visit: Visit, tmp_path: Path) -> None:

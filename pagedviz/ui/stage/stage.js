@@ -260,8 +260,9 @@ class Stage {
     setAttr(this.notice, "hidden", refused ? null : "");
     setAttr(this.root, "data-refused", refused ? "" : null);
     if (!refused) return;
-    const numbers = refused.needed === undefined || refused.needed === null ? "" : `: ${refused.needed} needed, ${refused.free} free`;
-    setText(this.notice.children[0], `Refused${numbers}.`);
+    const { needed, free, total } = refused;
+    const there = free === undefined ? (total === undefined ? null : `${total} in all`) : `${free} free`;
+    setText(this.notice.children[0], `Refused${needed === undefined || there === null ? "" : `: ${needed} needed, ${there}`}.`);
     setText(this.notice.children[1], refused.sentence === words ? "" : refused.sentence);
     setAttr(this.notice, "data-kind", event.kind);
   }
