@@ -292,7 +292,7 @@ def test_who_cannot_come_back_from_the_host_is_told_so_though_nobody_else_is_the
     assert [scheduler.step(), scheduler.step()] == [{"A": 1}, {}]
     (preempted,) = kinds(scheduler, "RequestPreempted")
     assert preempted.sentence == (
-        "A was preempted, because A needs more blocks than are free. All that it has moves to the host."
+        "A was preempted, because it needs more blocks than are free. All that it has moves to the host."
     )
     (dropped,) = kinds(scheduler, "RequestDropped")
     assert dropped.sentence == (

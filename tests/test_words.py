@@ -6,7 +6,7 @@ import pytest
 
 from pagedviz.engine import errors, words
 from pagedviz.engine.events import BatchWritten, BlockCopied, BlockHit, Event, TokensWritten, TokenWritten
-from pagedviz.engine.request_events import RequestAborted, RequestFinished, RequestScheduled
+from pagedviz.engine.request_events import RequestAborted, RequestFinished, RequestPreempted, RequestScheduled
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,9 @@ def test_batch_and_a_hit_on_a_block_of_the_same_launch_say_so():
     assert "as its logical block 0: it holds the same 2 tokens behind the same prefix. B computes none" in hit.sentence
     later = replace(hit, computed=False)
     assert "as its logical block 0: after this step's launch it holds the same 2 tokens" in later.sentence
+
+
+def test_who_preempts_itself_is_not_named_twice():
+    other = RequestPreempted("B", "A", 7, "recompute", "It waits")
+    assert other.sentence == "B was preempted, because A needs more blocks than are free. It waits."
+    assert replace(other, requester="B").sentence.startswith("B was preempted, because it needs more blocks")

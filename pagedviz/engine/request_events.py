@@ -55,13 +55,17 @@ class RequestWaits(Event):
 
 @dataclass(frozen=True)
 class RequestPreempted(Event):
-    """{seq_id} was preempted, because {requester} needs more blocks than are free. {then}."""
+    """{seq_id} was preempted, because {who} needs more blocks than are free. {then}."""
 
     seq_id: str
     requester: str
     num_tokens: int
     how: str
     then: str
+
+    @property
+    def phrases(self) -> dict[str, str]:
+        return {"who": "it" if self.requester == self.seq_id else self.requester}
 
 
 @dataclass(frozen=True)
