@@ -1,10 +1,11 @@
-"""What a browser sends is material to judge: a lens that makes no sense is not asked for."""
+"""What a browser sends is material to judge: a lens that makes no sense is not asked for, a step is kept."""
 
 import pytest
 
 pytest.importorskip("streamlit", reason="streamlit is not installed")
 
 from pagedviz.probe import Lens
+from pagedviz.ui import run_panel
 from pagedviz.ui.run_panel import lens_of
 
 ASKED = {"run": "03-165", "step": 4, "seq_id": "A", "layer": 1, "head": 0, "num_splits": 2}
@@ -25,3 +26,17 @@ def test_anything_else_is_nothing(name, value):
 )
 def test_what_is_missing_is_nothing(asked):
     assert lens_of(asked) is None
+
+
+def test_a_stage_that_is_built_anew_starts_where_the_learner_was(monkeypatch):
+    class View:
+        def stage_data(self, name, run, backend):
+            return {"run": name}
+
+    sent = []
+    monkeypatch.setattr(run_panel, "stage", lambda data, key: sent.append(data["step"]))
+    monkeypatch.setattr(run_panel.compute, "backend", lambda: "")
+    for at in (None, {"run": "another", "step": 9}, {"run": "mine", "step": 4}):
+        monkeypatch.setattr(run_panel.st, "session_state", {run_panel.STAGE: {"at": at}})
+        run_panel.show_stage("place", "mine", View(), None, start=1)
+    assert sent == [1, 1, 4]

@@ -58,7 +58,8 @@ def show_stage(place: str, name: str, view: RunView, run: ComputedRun, start: in
     """The stage itself. `name` identifies the run: while it stays, the learner's step stays. `place` is what
     `compute.follow` was called with."""
     data = view.stage_data(name, run, compute.backend())
-    data |= {"step": start, "goto": _wish(name), "pauses": [], "veil": None, "in_address": True}
+    # A browser that has to build the stage anew, after a lost connection perhaps, goes on where the learner was.
+    data |= {"step": step_of(name, start), "goto": _wish(name), "pauses": [], "veil": None, "in_address": True}
     data |= {"lens": _lens(place, name, view)}
     stage(data | more, key=STAGE)
 
