@@ -122,7 +122,7 @@ def test_links_lead_to_every_lesson_without_a_new_page_load(visit: Visit) -> Non
     page = visit()
     page.evaluate("window.still = true")
     for name in lesson.names():
-        page.locator("summary").click()
+        page.locator("summary", has_text="Lessons").click()
         page.locator(".items a", has_text=lesson.load(name).title).click()
         page.wait_for_url(re.compile(f"lesson={name}"))
         expect_stage(page, steps=lesson.load(name).pages[-1].graded_at)
