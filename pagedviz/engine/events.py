@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from pagedviz.engine import words
+from pagedviz.engine.told import Told
 
 Token = str | int
 
@@ -23,27 +24,13 @@ class Write(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Event:
+class Event(Told):
     """Something happened."""
 
     kinds: ClassVar[dict[str, type["Event"]]] = {}
 
     def __init_subclass__(cls) -> None:
         Event.kinds[cls.__name__] = cls
-
-    @property
-    def kind(self) -> str:
-        return type(self).__name__
-
-    @property
-    def sentence(self) -> str:
-        """What happened and why, with ids, in the words of the class's docstring."""
-        return words.fill(type(self).__doc__ or "", {**vars(self), **self.phrases})
-
-    @property
-    def phrases(self) -> dict[str, str]:
-        """What the docstring says in other words from case to case."""
-        return {}
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, **dataclasses.asdict(self)}

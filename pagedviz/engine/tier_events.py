@@ -5,22 +5,13 @@ A family of its own: the block manager's events are what a run's steps and the s
 
 from dataclasses import dataclass
 
-from pagedviz.engine import words
 from pagedviz.engine.tier_snapshot import BlockHash
+from pagedviz.engine.told import Told
 
 
 @dataclass(frozen=True)
-class TierEvent:
+class TierEvent(Told):
     """Something happened to the host tier."""
-
-    @property
-    def kind(self) -> str:
-        return type(self).__name__
-
-    @property
-    def sentence(self) -> str:
-        """What happened and why, with ids, in the words of the class's docstring."""
-        return words.fill(type(self).__doc__ or "", vars(self))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,21 @@
+"""What tells itself: a frozen record whose docstring is the sentence that the screen shows."""
+
+from pagedviz.engine import words
+
+
+class Told:
+    """One text, not two: the class's docstring, with the record's fields filled in."""
+
+    @property
+    def kind(self) -> str:
+        return type(self).__name__
+
+    @property
+    def sentence(self) -> str:
+        """What happened and why, with ids, in the words of the class's docstring."""
+        return words.fill(type(self).__doc__ or "", {**vars(self), **self.phrases})
+
+    @property
+    def phrases(self) -> dict[str, str]:
+        """What the docstring says in other words from case to case."""
+        return {}
