@@ -79,7 +79,7 @@ class BlockManager(BlockChanges):
         """What a prompt takes of which `seq_len` tokens get slots, counted from its first. Changes nothing."""
         hits = self.longest_prefix(tokens, salt)
         num_hit_tokens = len(hits) * self.block_size
-        num_blocks = self._blocks_for(max(seq_len, num_hit_tokens))
+        num_blocks = self.blocks_for(max(seq_len, num_hit_tokens))
         # A hit that lies in the free queue is one free block less for the others.
         revived = sum(self.pool.ref_count[block] == 0 for block in hits)
         return Need(hits, num_hit_tokens, num_blocks, num_blocks - len(hits) + revived)
@@ -123,7 +123,7 @@ class BlockManager(BlockChanges):
         if seq.seq_len % self.block_size:
             self._make_writable(seq)
         seq_len = seq.seq_len + len(tokens)
-        needed = self._blocks_for(seq_len)
+        needed = self.blocks_for(seq_len)
         reason = "its last block is full"
         if len(tokens) > 1:
             reason = f"{seq.seq_len} + {len(tokens)} tokens need ceil({seq_len} / {self.block_size}) = {needed}"
@@ -152,7 +152,7 @@ class BlockManager(BlockChanges):
         seq = self._find(seq_id)
         if not seq.is_resident:
             raise errors.NotResident(seq_id=seq_id, host_blocks=seq.host_blocks)
-        alone = self._blocks_for(seq.seq_len + num_tokens)
+        alone = self.blocks_for(seq.seq_len + num_tokens)
         needed = alone - len(seq.block_table)
         j, filled = divmod(seq.seq_len, self.block_size)
         if filled and self.pool.ref_count[self._on_device(seq, j)] > 1:
@@ -167,7 +167,7 @@ class BlockManager(BlockChanges):
         if not self.profile.fork:
             raise errors.ForkUnsupported(seq_id=seq_id, profile=self.profile.name)
         child = self.sequences[seq_id] = Sequence(seq_id, last_scheduled=parent.last_scheduled, salt=parent.salt)
-        num_blocks = self._blocks_for(parent.seq_len)  # one that was reserved and holds nothing is not shared
+        num_blocks = self.blocks_for(parent.seq_len)  # one that was reserved and holds nothing is not shared
         self._report(SequenceForked(seq_id, parent_id, num_blocks))
         for j in range(num_blocks):
             self._share(child, parent, j)
@@ -257,7 +257,8 @@ class BlockManager(BlockChanges):
             raise errors.UnknownSequence(seq_id=seq_id, known=", ".join(self.sequences) or "none at all")
         return self.sequences[seq_id]
 
-    def _blocks_for(self, num_tokens: int) -> int:
+    def blocks_for(self, num_tokens: int) -> int:
+        """How many blocks so many tokens fill, the last perhaps in part."""
         return -(-num_tokens // self.block_size)
 
     def _residents(self) -> set[str]:

@@ -185,7 +185,7 @@ class Scheduler:
                 return
             request, seq = self.requests[seq_id], self.manager.sequences[seq_id]
             num_tokens = self._chunk(request)
-            growth = -(-(seq.seq_len + num_tokens) // self.manager.block_size) - len(seq.block_table)
+            growth = self.manager.blocks_for(seq.seq_len + num_tokens) - len(seq.block_table)
             needed = len(seq.host_blocks) + max(0, growth)
             if not num_tokens or self._reason_to_wait(request, needed, needed):
                 return
@@ -243,7 +243,7 @@ class Scheduler:
 
     def _must_ever_fit(self, request: Request) -> None:
         seq_id, most = request.seq_id, request.most_tokens
-        needed, budget = -(-most // self.manager.block_size), self.limits.max_num_batched_tokens
+        needed, budget = self.manager.blocks_for(most), self.limits.max_num_batched_tokens
         if needed > self._total:
             raise errors.NeverFits(seq_id=seq_id, needed=needed, total=self._total)
         if not can_ever(self.profile.admission, needed, self._total, self._watermark):
@@ -323,7 +323,7 @@ class Scheduler:
         every step in which nobody had to be preempted. SGLang's `new_token_ratio` does so, in smaller steps."""
         ratio = max(0.1, 0.7 - 0.02 * self._calm_steps)
         outputs = sum(self.requests[seq_id].outputs_left for seq_id in self.running)
-        return -(-(int(outputs * ratio) + request.outputs_left) // self.manager.block_size)
+        return self.manager.blocks_for(int(outputs * ratio) + request.outputs_left)
 
     def _preempt(self, victim: Request, requester: Request) -> None:
         seq_id, self.preempted, self._calm_steps = victim.seq_id, True, 0
