@@ -11,7 +11,7 @@ from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import Happening, SourceLine
 from pagedviz.scenario import Scenario
 
-VERSION = 3  # 1: each token of a prompt was an event of its own; 2: no prefix caching
+VERSION = 4  # 1: each token of a prompt was an event of its own; 2: no prefix caching; 3: one sequence a request
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,12 @@ All that belongs together is changed before the report, so the invariants hold a
 here: whoever calls has made sure of room.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as Tokens
+from typing import Literal
 
 from pagedviz.engine import block_hash
+from pagedviz.engine.block_hash import Link
 from pagedviz.engine.block_pool import BlockPool
 from pagedviz.engine.events import (
     BatchWritten,
@@ -18,13 +20,19 @@ from pagedviz.engine.events import (
     BlockEvicted,
     BlockFreed,
     BlockHit,
+    BlockOutOfWindow,
     BlockReleased,
     BlockReloaded,
     BlockShared,
     BlockSpilled,
+    DraftsDropped,
+    DraftsVerified,
     EntryRewritten,
     Event,
+    NullBlockTaken,
+    PrefixSkipped,
     Token,
+    TokensDrafted,
     TokensWritten,
     TokenWritten,
     WriteStopped,
@@ -32,6 +40,7 @@ from pagedviz.engine.events import (
 from pagedviz.engine.policies import Freed, Profile
 from pagedviz.engine.prefix_cache import PrefixCache
 from pagedviz.engine.sequence import Sequence
+from pagedviz.engine.windows import Window, first_seen
 
 
 class BlockChanges:
@@ -51,7 +60,11 @@ class BlockChanges:
         profile: Profile,
         prefix_caching: bool,
         report: Callable[[Event], None],
+        windows: Tokens[Window] = (None,),
     ) -> None:
+        self.windows = tuple(windows)
+        # A profile without one takes it from the pool when a window first needs it.
+        self.null_block: int | None = 0 if profile.null_block else None
         self.block_size = block_size
         self.pool = BlockPool(num_blocks, free_blocks)
         self.host_pool = BlockPool(host_blocks, range(host_blocks))
@@ -64,22 +77,65 @@ class BlockChanges:
         self.engine_step = 0
         self._report = report
         self._last_used: dict[int, int] = {}  # of cached blocks in use: when a sequence that let go was last scheduled
+        self._uses: dict[int, int] = {}  # of cached blocks: by how many sequences, who computed it is the first
 
-    def _allocate(self, seq: Sequence, reason: str) -> None:
+    def _label(self, group: int) -> int | None:
+        """A group as an event tells it: not at all where there is only one."""
+        return group if len(self.windows) > 1 else None
+
+    def _allocate(self, seq: Sequence, reason: str, group: int = 0) -> None:
         block = self._take()
-        seq.name_block(block, "device")
-        self._report(BlockAllocated(seq.seq_id, len(seq.block_table) - 1, block, reason))
+        seq.name_block(block, "device", group)
+        j = len(seq.block_tables[group]) - 1
+        self._report(BlockAllocated(seq.seq_id, j, block, reason, self._label(group)))
+
+    def _take_null_block(self) -> int:
+        """The null block's id; the first time in a profile that has none, a block becomes it for good."""
+        if self.null_block is None:
+            block = self._take()
+            self.pool.ref_count[block] = 0
+            self.null_block = block
+            self._report(NullBlockTaken(block))
+        return self.null_block
+
+    def _let_go_out_of_window(self, seq: Sequence) -> None:
+        """What no token to come looks at is let go, tail first; the entries name the null block."""
+        for group, end in enumerate(self._window_ends(seq)):
+            row, run = seq.block_tables[group], list[int]()
+            for j in range(end - 1, seq.num_skipped[group] - 1, -1):
+                block = self._on_device(seq, j, group)
+                ref_count, cached, queue_index = self._let_go(seq, j, block, self.pool, run)
+                row[j] = null_block = self._take_null_block()
+                window = self.windows[group]
+                assert window is not None
+                seen = first_seen(seq.seq_len, window)
+                told = (seq.seq_id, j, block, null_block, ref_count, queue_index, cached, seen, self._label(group))
+                self._report(BlockOutOfWindow(*told))
+            seq.num_skipped[group] = max(end, seq.num_skipped[group])
+
+    def _window_ends(self, seq: Sequence) -> list[int]:
+        """By group, how many leading entries need not be there for the tokens to come."""
+        return [
+            0 if window is None else self.profile.window_release(seq.seq_len, window, self.block_size)
+            for window in self.windows
+        ]
 
     def _take(self) -> int:
         """The next block out of the free queue. If it is cached, nobody can hit it from now on."""
         block = self.pool.free_blocks.first
-        if block in self.cache:
-            self._evict(block, "it is the next out of the free queue, and is wanted for other tokens")
+        self._evict_for_others(block)
         return self.pool.take()
+
+    def _evict_for_others(self, block: int) -> None:
+        """A block of the free queue is to be handed out: whoever wants what it holds must have it from the host."""
+        if block in self.cache:
+            self._offer("evicted", [block])
+            self._evict(block, "it is the next out of the free queue, and is wanted for other tokens")
 
     def _evict(self, block: int, reason: str) -> None:
         link = self.cache.drop(block)
         self._last_used.pop(block, None)
+        self._uses.pop(block, None)
         self._report(BlockEvicted(block, link.short, self.pool.ref_count[block], reason))
 
     def _forget_pending(self, block: int) -> None:
@@ -88,19 +144,55 @@ class BlockChanges:
             self.pending.remove(block)
             self._evict(block, "it was never filled")
 
-    def _hit(self, seq: Sequence, block: int, num_tokens: int) -> None:
+    def _skip(self, seq: Sequence, links: Tokens[Link], group: int) -> None:
+        """What stands before the window of a hit is nobody's need."""
+        tokens = tuple(token for link in links for token in link.tokens)
+        null_block = self._take_null_block()
+        seq.skip(null_block, len(links), group)
+        if group == 0:
+            seq.tokens.extend(tokens)
+            seq.links.extend(links)
+        self._report(PrefixSkipped(seq.seq_id, tokens, len(links), null_block, self._label(group)))
+
+    def _hit(self, seq: Sequence, block: int, num_tokens: int, group: int = 0) -> None:
         link = self.cache.links[block]
         ref_count = self.pool.take_hit(block)
-        seq.name_block(block, "device")
+        seq.name_block(block, "device", group)
         # What another sequence fills in this step's launch is there after it, and so is what lies behind.
         computed = block not in self.pending and not seq.awaited
-        (seq.tokens if computed else seq.awaited).extend(link.tokens)
-        seq.links.append(link)
-        j = len(seq.block_table) - 1
-        self._report(BlockHit(seq.seq_id, j, block, link.short, ref_count, link.tokens, num_tokens, computed))
+        if group == 0:
+            (seq.tokens if computed else seq.awaited).extend(link.tokens)
+            seq.links.append(link)
+            seq.num_offered = len(seq.links)
+        self._uses[block] = self._uses.get(block, 0) + 1
+        j, label = len(seq.block_tables[group]) - 1, self._label(group)
+        self._report(BlockHit(seq.seq_id, j, block, link.short, ref_count, link.tokens, num_tokens, computed, label))
+        self._offer("hit", [block])
+
+    def _propose(self, seq: Sequence, position: int, drafts: Tokens[Token], confidences: Tokens[float]) -> None:
+        """Let the next launch verify these drafts, behind a token that is known."""
+        seq.drafts = tuple(drafts)
+        self._report(TokensDrafted(seq.seq_id, position, seq.drafts, tuple(confidences)))
+
+    def _drop_drafts(self, seq: Sequence, keep: int, reason: str) -> None:
+        """Verify only the first few of them."""
+        dropped, seq.drafts = seq.drafts[keep:], seq.drafts[:keep]
+        self._report(DraftsDropped(seq.seq_id, dropped, reason))
+
+    def _verified(self, seq: Sequence, num_accepted: int) -> None:
+        """Take back what was written of the drafts behind the accepted ones; its slots hold garbage."""
+        size, end = self.block_size, seq.seq_len
+        drafted = tuple(seq.tokens[end - seq.unverified :])
+        rolled_back = range(end - seq.unverified + num_accepted, end)
+        del seq.tokens[rolled_back.start :]
+        seq.unverified = 0
+        groups = range(len(self.windows))
+        slots = [self._on_device(seq, p // size, group) * size + p % size for group in groups for p in rolled_back]
+        accepted, rejected = drafted[:num_accepted], drafted[num_accepted:]
+        self._report(DraftsVerified(seq.seq_id, accepted, rejected, tuple(slots), seq.seq_len))
 
     def _schedule(self, seq: Sequence, tokens: Tokens[Token]) -> None:
-        """Let the next launch write these tokens; their blocks are in the table."""
+        """Let the next launch write these tokens, drafts last; their blocks are in the table."""
         seq.scheduled = tokens
         if self.profile.publish("scheduled"):
             self._publish(seq)
@@ -115,6 +207,7 @@ class BlockChanges:
             slots = tuple([self._on_device(seq, p // size) * size + p % size for p in positions])
             seq.tokens += tokens
             seq.scheduled, seq.awaited, seq.last_scheduled = (), [], self.engine_step
+            seq.unverified, seq.drafts = len(seq.drafts), ()
             writes.append((seq.seq_id, position, tokens, slots))
         self.pending.clear()
         if len(writes) > 1:
@@ -128,13 +221,28 @@ class BlockChanges:
         if self.profile.publish("written"):
             for seq in sequences:
                 self._publish(seq)
+        for seq in sequences:
+            self._offer_computed(seq)
+
+    def _offer_computed(self, seq: Sequence) -> None:
+        """Full blocks that have just been computed, or verified, are offered once."""
+        end = min(len(seq.links), (seq.seq_len - seq.unverified) // self.block_size)
+        row = seq.block_table
+        computed = [block for block in row[seq.num_offered : end] if block is not None and block in self.cache]
+        seq.num_offered = max(seq.num_offered, end)
+        if computed:
+            self._offer("computed", computed)
+
+    def _offer(self, what: Literal["computed", "hit", "evicted"], blocks: Collection[int]) -> None:
+        """Told of the moments in which a cached block may be stored elsewhere; here nobody listens."""
 
     def _publish(self, seq: Sequence) -> None:
-        """Give a hash to the blocks that are full, with what the next launch writes."""
+        """Give a hash to the blocks that are full, with what the next launch writes; drafts do not count."""
         if not self.prefix_caching:
             return
         size = self.block_size
-        end = (seq.seq_len + len(seq.awaited) + len(seq.scheduled)) // size
+        drafts = seq.unverified + (len(seq.drafts) if seq.scheduled else 0)
+        end = (seq.seq_len + len(seq.awaited) + len(seq.scheduled) - drafts) // size
         while len(seq.links) < end:
             j = len(seq.links)
             tokens = seq.tokens[j * size : (j + 1) * size]
@@ -142,15 +250,17 @@ class BlockChanges:
                 ahead = [*seq.awaited, *seq.scheduled]
                 first = max(0, j * size - seq.seq_len)
                 tokens += ahead[first : first + size - len(tokens)]
-                self.pending.add(self._on_device(seq, j))
+                self.pending.update(self._on_device(seq, j, group) for group in range(len(self.windows)))
             parent = seq.links[-1] if seq.links else None
             seq.links.append(block_hash.link(parent, tokens, seq.salt))
-            self._cache_block(seq, j)
+            for group, skipped in enumerate(seq.num_skipped):
+                if j >= skipped:
+                    self._cache_block(seq, j, group)
 
-    def _cache_block(self, seq: Sequence, j: int) -> None:
+    def _cache_block(self, seq: Sequence, j: int, group: int = 0) -> None:
         """Let a full block be found, or what the profile does when a block that is found holds the same."""
-        block, link = self._on_device(seq, j), seq.links[j]
-        cached = self.cache.find(link)
+        block, link = self._on_device(seq, j, group), seq.links[j]
+        cached = self.cache.find(link, group)
         entry: int = block
         findable: tuple[int, ...] = (block,)
         if cached is not None:
@@ -158,21 +268,23 @@ class BlockChanges:
             link = seq.links[j] = self.cache.links[cached]
             entry, findable = self.profile.duplicates(cached, block)
         if entry != block:
-            self._collapse(seq, j, entry)
+            self._collapse(seq, j, entry, group)
             return
         if cached is not None and cached not in findable:
             self._evict(cached, f"block {block} holds the same, and the map names the last writer")
         if block in findable:
-            self.cache.put(block, link)
-            self._report(BlockCached(seq.seq_id, j, block, link.short, link.parent_short, link.tokens))
+            self.cache.put(block, link, group)
+            self._uses[block] = 1
+            told = (seq.seq_id, j, block, link.short, link.parent_short, link.tokens, self._label(group))
+            self._report(BlockCached(*told))
 
-    def _collapse(self, seq: Sequence, j: int, target: int) -> None:
-        source = self._on_device(seq, j)
+    def _collapse(self, seq: Sequence, j: int, target: int, group: int) -> None:
+        source = self._on_device(seq, j, group)
         ref_count = self.pool.take_hit(target)
         self.pool.release(source)
-        seq.block_table[j] = target
+        seq.block_tables[group][j] = target
         queue_index = self.pool.put_back(Freed(source), self.profile.free_order)
-        self._report(BlockCollapsed(seq.seq_id, j, source, target, ref_count, queue_index))
+        self._report(BlockCollapsed(seq.seq_id, j, source, target, ref_count, queue_index, self._label(group)))
 
     def _share(self, child: Sequence, parent: Sequence, j: int) -> None:
         block, where, pool = self._entry(parent, j)
@@ -197,22 +309,35 @@ class BlockChanges:
         ref_count = self.pool.release(source)
         self._report(EntryRewritten(seq.seq_id, j, source, target, ref_count))
 
-    def _release_last(self, seq: Sequence, runs: dict[str, list[int]]) -> None:
-        j = len(seq.block_table) - 1
-        block, where, pool = self._entry(seq, j)
-        if where == "device":
+    def _release_last(self, seq: Sequence, runs: dict[str, list[int]], group: int = 0) -> None:
+        j = len(seq.block_tables[group]) - 1
+        block, where, pool = self._entry(seq, j, group)
+        ref_count, cached, queue_index = self._let_go(seq, j, block, pool, runs[where])
+        seq.drop_last_block(self.block_size, group)
+        label = self._label(group)
+        if queue_index is None:
+            self._report(BlockReleased(seq.seq_id, j, block, where, ref_count, seq.seq_len, label))
+        else:
+            self._report(BlockFreed(seq.seq_id, j, block, where, queue_index, seq.seq_len, cached, label))
+
+    def _let_go(
+        self, seq: Sequence, j: int, block: int, pool: BlockPool, run: list[int]
+    ) -> tuple[int, bool, int | None]:
+        """Count one name less of a block, and put it back when that was the last; `run` are those put back with it.
+
+        Returns its ref_count, whether it can still be hit, and its place in the free queue, None if others name it.
+        """
+        on_device = pool is self.pool
+        if on_device:
             self._forget_pending(block)
-        cached = where == "device" and block in self.cache
+        cached = on_device and block in self.cache
         last_used = max(seq.last_scheduled, self._last_used.pop(block, 0)) if cached else 0
         ref_count = pool.release(block)
-        seq.drop_last_block(self.block_size)
         if ref_count:
             if cached:
                 self._last_used[block] = last_used
-            self._report(BlockReleased(seq.seq_id, j, block, where, ref_count, seq.seq_len))
-            return
-        queue_index = pool.put_back(Freed(block, cached, (last_used, -j), runs[where]), self.profile.free_order)
-        self._report(BlockFreed(seq.seq_id, j, block, where, queue_index, seq.seq_len, cached))
+            return ref_count, cached, None
+        return 0, cached, pool.put_back(Freed(block, cached, (last_used, -j), run), self.profile.free_order)
 
     def _spill_blocks(self, seq: Sequence, blocks: list[int], reason: str) -> None:
         for block in blocks:
@@ -233,14 +358,14 @@ class BlockChanges:
         queue_index = self.host_pool.put_back(Freed(host_block), self.profile.free_order)
         self._report(BlockReloaded(seq.seq_id, sharers, block, host_block, queue_index))
 
-    def _on_device(self, seq: Sequence, j: int) -> int:
-        block = seq.block_table[j]
+    def _on_device(self, seq: Sequence, j: int, group: int = 0) -> int:
+        block = seq.block_tables[group][j]
         assert block is not None
         return block
 
-    def _entry(self, seq: Sequence, j: int) -> tuple[int, str, BlockPool]:
+    def _entry(self, seq: Sequence, j: int, group: int = 0) -> tuple[int, str, BlockPool]:
         """Logical block j's physical block, the memory it is in, and that memory's pool."""
-        block = seq.block_table[j]
+        block = seq.block_tables[group][j]
         if block is not None:
             return block, "device", self.pool
         host_block = seq.host_table[j]

@@ -26,6 +26,11 @@ class Link:
         return self.parent.short if self.parent else None
 
     @property
+    def key(self) -> str:
+        """The whole hash in hexadecimal digits: equal only for the same tokens behind the same prefix and salt."""
+        return self.block_hash.hex()
+
+    @property
     def short(self) -> str:
         """The hash as the screen and the events show it: 8 hexadecimal digits."""
         return self.block_hash.hex()[:8]

@@ -132,3 +132,28 @@ class BlockNotInUse(CacheError):
 
 class BlocksInUse(CacheError):
     """The cached prefixes stay: {in_use:block} in use would lose what others may hit. Free every sequence first."""
+
+
+class DraftsPending(CacheError):
+    """{seq_id} has {drafts:draft} that nobody has verified yet. Verify them first."""
+
+
+class NoDrafts(CacheError):
+    """{seq_id} has no drafts to verify. Draft some first."""
+
+
+class NoHostTier(CacheError):
+    """This cache has no host tier, so nothing can be stored there or loaded. Give it host_chunks."""
+
+
+class NothingToStore(CacheError):
+    """{seq_id} has {cached:cached block} on the device, and the host has each of them, or a transfer is at it."""
+
+
+class NothingToLoad(CacheError):
+    """The host has nothing of this prompt behind its first {hit:token}, which are cached on the device. A store that
+    has not finished is no hit."""
+
+
+class SeveralTables(CacheError):
+    """{seq_id} has {groups} tables, one for each group, and only a single one can be spilled or forked."""

@@ -29,8 +29,9 @@ class Event(Told):
 
     kinds: ClassVar[dict[str, type["Event"]]] = {}
 
-    def __init_subclass__(cls) -> None:
-        Event.kinds[cls.__name__] = cls
+    def __init_subclass__(cls, abstract: bool = False) -> None:
+        if not abstract:
+            Event.kinds[cls.__name__] = cls
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, **dataclasses.asdict(self)}
@@ -45,6 +46,16 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
+class InGroup:
+    """An event of one group's table. Where a cache has one group, `group` is None and the sentence does not say it."""
+
+    group: int | None
+
+    @property
+    def phrases(self) -> dict[str, str]:
+        return {"of_group": "" if self.group is None else f" of group {self.group}"}
+
+
 @dataclass(frozen=True)
 class SequenceAdded(Event):
     """{seq_id} arrived with a prompt of {num_tokens:token}. Its block table is empty."""
@@ -56,22 +67,63 @@ class SequenceAdded(Event):
 
 @dataclass(frozen=True)
 class SequenceForked(Event):
-    """{seq_id} was forked from {parent}. It will name {parent}'s {num_blocks:block} and take none of its own."""
+    """{seq_id} was forked from {parent}. It will name {parent}'s {num_blocks:block} and take none of its
+    own{skipping}."""
 
     seq_id: str
     parent: str
     num_blocks: int
+    num_skipped: int = 0  # entries that name the null block, as the parent's do
+
+    @property
+    def phrases(self) -> dict[str, str]:
+        first = (
+            f"; the null block stands in for {words.count(self.num_skipped, 'block')} before them, out of the window"
+        )
+        return {"skipping": first if self.num_skipped else ""}
 
 
 @dataclass(frozen=True)
-class BlockAllocated(Event):
-    """{seq_id} took block {block}, the next out of the free queue, as logical block {logical_block}:
+class BlockAllocated(InGroup, Event):
+    """{seq_id} took block {block}, the next out of the free queue, as logical block {logical_block}{of_group}:
     {reason}."""
 
     seq_id: str
     logical_block: int
     block: int
     reason: str
+    group: int | None = None
+
+
+@dataclass(frozen=True)
+class NullBlockTaken(Event):
+    """Block {block} was taken out of the free queue for good: it is the null block, which entries out of the window
+    name. Nothing is ever written there."""
+
+    block: int
+
+
+@dataclass(frozen=True)
+class BlockOutOfWindow(InGroup, Event):
+    """{seq_id}'s logical block {logical_block}{of_group} is out of the window: no token to come looks below position
+    {first_seen}. Its entry names the null block, and block {block} {went}."""
+
+    seq_id: str
+    logical_block: int
+    block: int
+    null_block: int
+    ref_count: int
+    queue_index: int | None  # None: others name it yet
+    cached: bool
+    first_seen: int
+    group: int | None = None
+
+    @property
+    def phrases(self) -> dict[str, str]:
+        went = f"went into the free queue at place {self.queue_index}"
+        if self.ref_count:
+            went = f"stays with others, its ref_count now {self.ref_count}"
+        return {**super().phrases, "went": went}
 
 
 @dataclass(frozen=True)
@@ -89,9 +141,9 @@ class BlockShared(Event):
 
 
 @dataclass(frozen=True)
-class BlockHit(Event):
-    """{seq_id} named cached block {block} as its logical block {logical_block}: {it_holds} the same {tokens:token}
-    behind the same prefix. {seq_id} computes none of them; the block's ref_count is now {ref_count}."""
+class BlockHit(InGroup, Event):
+    """{seq_id} named cached block {block} as its logical block {logical_block}{of_group}: {it_holds} the same
+    {tokens:token} behind the same prefix. {seq_id} computes none of them; the block's ref_count is now {ref_count}."""
 
     seq_id: str
     logical_block: int
@@ -101,16 +153,29 @@ class BlockHit(Event):
     tokens: tuple[Token, ...]
     num_tokens: int
     computed: bool = True  # False: an earlier sequence of the same launch fills it, and the tokens are there after that
+    group: int | None = None
 
     @property
     def phrases(self) -> dict[str, str]:
-        return {"it_holds": "it holds" if self.computed else "after this step's launch it holds"}
+        return {**super().phrases, "it_holds": "it holds" if self.computed else "after this step's launch it holds"}
 
 
 @dataclass(frozen=True)
-class BlockCached(Event):
-    """Block {block} got its hash, {block_hash}: it is full, and whoever begins with the same tokens as {seq_id} may
-    name it instead of computing them again."""
+class PrefixSkipped(InGroup, Event):
+    """The null block stands in for {seq_id}'s first {num_blocks:logical block}{of_group}: the window of the tokens to
+    come does not reach back there, so nobody need hold the prompt's first {tokens:token}."""
+
+    seq_id: str
+    tokens: tuple[Token, ...]
+    num_blocks: int
+    null_block: int
+    group: int | None = None
+
+
+@dataclass(frozen=True)
+class BlockCached(InGroup, Event):
+    """Block {block}{of_group} got its hash, {block_hash}: it is full, and whoever begins with the same tokens as
+    {seq_id} may name it instead of computing them again."""
 
     seq_id: str
     logical_block: int
@@ -118,13 +183,14 @@ class BlockCached(Event):
     block_hash: str
     parent_hash: str | None
     tokens: tuple[Token, ...]
+    group: int | None = None
 
 
 @dataclass(frozen=True)
-class BlockCollapsed(Event):
-    """{seq_id} filled block {source} with what cached block {target} holds already. Its logical block {logical_block}
-    now names block {target}, whose ref_count is {ref_count}; block {source} went into the free queue at place
-    {queue_index}."""
+class BlockCollapsed(InGroup, Event):
+    """{seq_id} filled block {source} with what cached block {target} holds already. Its logical block
+    {logical_block}{of_group} now names block {target}, whose ref_count is {ref_count}; block {source} went into the
+    free queue at place {queue_index}."""
 
     seq_id: str
     logical_block: int
@@ -132,6 +198,7 @@ class BlockCollapsed(Event):
     target: int
     ref_count: int
     queue_index: int
+    group: int | None = None
 
 
 @dataclass(frozen=True)
@@ -236,8 +303,8 @@ class EntryRewritten(Event):
 
 
 @dataclass(frozen=True)
-class BlockReleased(Event):
-    """{seq_id} let go of {where} block {block}. Others still name it: its ref_count is now {ref_count}."""
+class BlockReleased(InGroup, Event):
+    """{seq_id} let go of {where} block {block}{of_group}. Others still name it: its ref_count is now {ref_count}."""
 
     seq_id: str
     logical_block: int
@@ -245,11 +312,12 @@ class BlockReleased(Event):
     where: str
     ref_count: int
     num_tokens: int
+    group: int | None = None
 
 
 @dataclass(frozen=True)
-class BlockFreed(Event):
-    """{seq_id} let go of {where} block {block}. No table names it any more, so it went into the
+class BlockFreed(InGroup, Event):
+    """{seq_id} let go of {where} block {block}{of_group}. No table names it any more, so it went into the
     {where} free queue at place {queue_index}."""
 
     seq_id: str
@@ -259,6 +327,7 @@ class BlockFreed(Event):
     queue_index: int
     num_tokens: int
     cached: bool = False
+    group: int | None = None
 
 
 @dataclass(frozen=True)
@@ -290,6 +359,52 @@ class BlockReloaded(Event):
     block: int
     host_block: int
     queue_index: int
+
+
+@dataclass(frozen=True)
+class TokensDrafted(Event):
+    """“{draft}” is drafted behind what {seq_id} has, for {positions}. The next launch computes it together with the
+    token before it; what the model would not have said itself is then taken back."""
+
+    seq_id: str
+    position: int
+    tokens: tuple[Token, ...]
+    confidences: tuple[float, ...] = ()  # none for given drafts
+
+    @property
+    def phrases(self) -> dict[str, str]:
+        last = self.position + len(self.tokens) - 1
+        places = f"position {last}" if len(self.tokens) == 1 else f"positions {self.position} to {last}"
+        return {"draft": " ".join(map(str, self.tokens)), "positions": places}
+
+
+@dataclass(frozen=True)
+class DraftsVerified(Event):
+    """{verdict}. {seq_id} has {num_tokens:token} in the cache."""
+
+    seq_id: str
+    accepted: tuple[Token, ...]
+    rejected: tuple[Token, ...]
+    slots: tuple[int, ...]  # of what was rejected, in every group; they hold garbage from now on
+    num_tokens: int
+
+    @property
+    def phrases(self) -> dict[str, str]:
+        number = words.count(len(self.accepted) + len(self.rejected), "draft")
+        if not self.rejected:
+            return {"verdict": f"The model says what was drafted: {number} of {self.seq_id} accepted"}
+        slots = f"slot {self.slots[0]} holds" if len(self.slots) == 1 else f"slots {words.named(self.slots)} hold"
+        said = f"Of {number} of {self.seq_id} the model says the first {len(self.accepted)} itself"
+        return {"verdict": f"{said}. The rest is rolled back: {slots} garbage now"}
+
+
+@dataclass(frozen=True)
+class DraftsDropped(Event):
+    """{seq_id}'s drafts are dropped, because {reason}."""
+
+    seq_id: str
+    tokens: tuple[Token, ...]
+    reason: str
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Literal
 
 from pagedviz.engine import errors
 from pagedviz.engine.tier_events import (
+    OLDEST,
     TierEvent,
     TierEvicted,
     TierLoadAborted,
@@ -54,6 +55,15 @@ class HostTier:
     def held_device_blocks(self) -> Set[int]:
         """The device blocks that an unfinished store reads or an unfinished load writes: none of them may be reused."""
         return self._held
+
+    def __contains__(self, block_hash: BlockHash) -> bool:
+        """It is there, or a store fills its chunk."""
+        return block_hash in self._found
+
+    @property
+    def transfers(self) -> tuple[Transfer, ...]:
+        """The unfinished ones, as they began."""
+        return tuple(self._transfers.values())
 
     def longest_run(self, block_hashes: Iterable[BlockHash]) -> int:
         """How many of these can be loaded, from the first on without a gap. Pins nothing and counts as no use.
@@ -120,7 +130,7 @@ class HostTier:
         """All was copied: what was stored is a hit now, what was loaded gives up its pins. Raises `UnknownTransfer`."""
         transfer = self._end(transfer_id)
         if transfer.kind == "load":
-            self._report(TierLoadFinished(*_told(transfer), self._unpin(transfer)))
+            self._report(TierLoadFinished(*_told(transfer), freed=self._unpin(transfer)))
             return
         for chunk in transfer.chunks:
             self._chunks[chunk] = dataclasses.replace(self._chunks[chunk], state="ready")
@@ -143,7 +153,7 @@ class HostTier:
             if held.state != "failed":
                 del self._found[held.block_hash]
                 self._chunks[chunk] = dataclasses.replace(held, state="failed")
-        self._report(TierLoadFailed(*_told(transfer), self._unpin(transfer)))
+        self._report(TierLoadFailed(*_told(transfer), freed=self._unpin(transfer)))
 
     def abort(self, transfer_id: int) -> None:
         """The copy was called off, and nothing copies any more: what is on the host is as good as before.
@@ -155,7 +165,12 @@ class HostTier:
             self._forget(transfer)
             self._report(TierStoreAborted(*_told(transfer)))
             return
-        self._report(TierLoadAborted(*_told(transfer), self._unpin(transfer)))
+        self._report(TierLoadAborted(*_told(transfer), freed=self._unpin(transfer)))
+
+    def clear(self, reason: str) -> None:
+        """Evict all that nobody stores or loads."""
+        for block_hash in [h for h, chunk in self._found.items() if self._chunks[chunk].state == "ready"]:
+            self._evict(block_hash, reason)
 
     def snapshot(self) -> TierSnapshot:
         """The tier now, frozen."""
@@ -171,10 +186,10 @@ class HostTier:
 
     # --- the atomic changes ---
 
-    def _evict(self, block_hash: BlockHash) -> None:
+    def _evict(self, block_hash: BlockHash, reason: str = OLDEST) -> None:
         chunk = self._found.pop(block_hash)
         self._free(chunk)
-        self._report(TierEvicted(block_hash, chunk))
+        self._report(TierEvicted(block_hash, chunk, reason))
 
     def _begin(
         self, kind: Literal["store", "load"], blocks: Mapping[BlockHash, int], chunks: tuple[int, ...]

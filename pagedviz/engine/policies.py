@@ -18,7 +18,15 @@ from pagedviz.engine.batching import Batching, prefill_first, running_first, sta
 from pagedviz.engine.chunking import Chunking, never_split, split, split_first_only
 from pagedviz.engine.free_queue import FreeQueue, Recency
 from pagedviz.engine.orders import Order, by_priority, first_come, longest_prefix_first
+from pagedviz.engine.tier_policies import (
+    WritePolicy,
+    on_second_hit,
+    when_asked,
+    write_back,
+    write_through,
+)
 from pagedviz.engine.victims import Preemption, Victim, fewest_outputs, last_admitted, least_urgent, recompute, swap
+from pagedviz.engine.windows import WindowRelease, below_window, window_and_two_blocks
 
 # --- free order: where a block goes that nobody names any more ---
 
@@ -127,6 +135,21 @@ def last_writer(cached: int, filled: int) -> Duplicate:
     return Duplicate(filled, (filled,))
 
 
+# --- rollback: what becomes of blocks that only rejected drafts had filled ---
+
+Rollback = Callable[[int, int], int]  # (entries of the table, entries that tokens need) -> entries that stay
+
+
+def keep_blocks(entries: int, needed: int) -> int:
+    """They stay, for the next tokens will want them. Source: vLLM V1."""
+    return entries
+
+
+def trim_blocks(entries: int, needed: int) -> int:
+    """They are freed at once, and taken again when they are needed."""
+    return needed
+
+
 @dataclass(frozen=True)
 class Profile:
     """One real engine's choices.
@@ -148,6 +171,9 @@ class Profile:
     prompt_blocks: PromptBlocks
     victim: Victim
     preemption: Preemption
+    rollback: Rollback
+    window_release: WindowRelease
+    host_write: WritePolicy
 
 
 PROFILES = {
@@ -167,6 +193,9 @@ PROFILES = {
             prompt_blocks=blocks_for_prompt,
             victim=last_admitted,
             preemption=recompute,
+            rollback=keep_blocks,
+            window_release=window_and_two_blocks,
+            host_write=when_asked,
         ),
         Profile(
             name="vllm-v1",
@@ -182,6 +211,9 @@ PROFILES = {
             prompt_blocks=blocks_when_scheduled,
             victim=last_admitted,
             preemption=recompute,
+            rollback=keep_blocks,
+            window_release=below_window,
+            host_write=write_through,
         ),
         Profile(
             name="nano-vllm",
@@ -197,6 +229,9 @@ PROFILES = {
             prompt_blocks=blocks_for_prompt,
             victim=last_admitted,
             preemption=recompute,
+            rollback=keep_blocks,
+            window_release=below_window,
+            host_write=when_asked,
         ),
         Profile(
             name="sglang",
@@ -212,6 +247,9 @@ PROFILES = {
             prompt_blocks=blocks_when_scheduled,
             victim=fewest_outputs,
             preemption=recompute,
+            rollback=keep_blocks,
+            window_release=below_window,
+            host_write=write_through,
         ),
     )
 }
@@ -228,6 +266,9 @@ POLICIES: dict[str, tuple[Callable[..., object], ...]] = {
     "prompt_blocks": (blocks_when_scheduled, blocks_for_prompt),
     "victim": (last_admitted, least_urgent, fewest_outputs),
     "preemption": (recompute, swap),
+    "rollback": (keep_blocks, trim_blocks),
+    "window_release": (below_window, window_and_two_blocks),
+    "host_write": (when_asked, write_through, write_back, on_second_hit),
 }
 
 

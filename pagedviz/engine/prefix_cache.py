@@ -8,7 +8,8 @@ from pagedviz.engine.events import Token
 
 
 class PrefixCache:
-    """`links[block]` is what a cached block holds. Several blocks may hold the same; the first of them is hit.
+    """`links[block]` is what a cached block holds, in the layers of one group: there is one map for each group. Several
+    blocks may hold the same; the first of them is hit.
 
     Every method takes time independent of the number of blocks.
     """
@@ -16,7 +17,9 @@ class PrefixCache:
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
         self.links: dict[int, Link] = {}
-        self._by_hash: dict[bytes, dict[int, None]] = {}  # blocks in the order in which they were cached
+        self.groups: dict[int, int] = {}  # of each cached block
+        # By hash and group, as the same tokens are other K and V in other layers: blocks in the order of their caching.
+        self._by_hash: dict[tuple[bytes, int], dict[int, None]] = {}
 
     def __contains__(self, block: int) -> bool:
         return block in self.links
@@ -36,23 +39,24 @@ class PrefixCache:
             found.append(block)
         return found
 
-    def find(self, link: Link) -> int | None:
-        """The first cached block that holds the same tokens behind the same prefix, or None."""
-        for block in self._by_hash.get(link.block_hash, ()):
+    def find(self, link: Link, group: int = 0) -> int | None:
+        """The first of a group's cached blocks that holds the same tokens behind the same prefix, or None."""
+        for block in self._by_hash.get((link.block_hash, group), ()):
             if block_hash.same_content(self.links[block], link):
                 return block
         return None
 
-    def put(self, block: int, link: Link) -> None:
+    def put(self, block: int, link: Link, group: int = 0) -> None:
         """Let `block` be found from now on."""
-        self.links[block] = link
-        self._by_hash.setdefault(link.block_hash, {})[block] = None
+        self.links[block], self.groups[block] = link, group
+        self._by_hash.setdefault((link.block_hash, group), {})[block] = None
 
     def drop(self, block: int) -> Link:
         """Let `block` be found no more; return what it holds."""
         link = self.links.pop(block)
-        same = self._by_hash[link.block_hash]
+        key = link.block_hash, self.groups.pop(block)
+        same = self._by_hash[key]
         del same[block]
         if not same:
-            del self._by_hash[link.block_hash]
+            del self._by_hash[key]
         return link

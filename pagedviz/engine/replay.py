@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from pagedviz.engine import events
+from pagedviz.engine import events, tier_replay
 from pagedviz.engine import request_events as requests
+from pagedviz.engine import tier_events as tier
 from pagedviz.engine.events import Event, Token
 from pagedviz.engine.snapshot import CachedBlock, RequestState, Row, Snapshot
 
@@ -39,6 +40,11 @@ def _inserted(queue: tuple[int, ...], block: int, queue_index: int) -> tuple[int
     return (*queue[:queue_index], block, *queue[queue_index:])
 
 
+def _returned(queue: tuple[int, ...], block: int, queue_index: int | None) -> tuple[int, ...]:
+    """The queue with a block that nobody names any more; as it was where somebody does."""
+    return queue if queue_index is None else _inserted(queue, block, queue_index)
+
+
 def _removed(queue: tuple[int, ...], block: int) -> tuple[int, ...]:
     """The queue without a block, which may be in use already."""
     return tuple(other for other in queue if other != block)
@@ -48,44 +54,82 @@ def _entry(row: Row, j: int, block: int | None) -> Row:
     return (*row[:j], block, *row[j + 1 :])
 
 
-def _sequence_added(s: Snapshot, e: events.SequenceAdded) -> dict[str, Any]:
+def _in_group(s: Snapshot, group: int | None, tables: Mapping[str, Row]) -> dict[str, Any]:
+    """The tables of one group replaced."""
+    if not group:
+        return {"block_tables": tables}
+    return {"group_tables": (*s.group_tables[: group - 1], tables, *s.group_tables[group:])}
+
+
+def _row_changed(s: Snapshot, seq_id: str, group: int | None, row: Row) -> dict[str, Any]:
+    return _in_group(s, group, _with(s.tables(group or 0), **{seq_id: row}))
+
+
+def _sequence(s: Snapshot, seq_id: str, row: Row, tokens: tuple[Token, ...], last: int, salt: Any) -> dict[str, Any]:
     return {
-        "block_tables": _with(s.block_tables, **{e.seq_id: ()}),
-        "host_tables": _with(s.host_tables, **{e.seq_id: ()}),
-        "tokens": _with(s.tokens, **{e.seq_id: ()}),
-        "last_scheduled": _with(s.last_scheduled, **{e.seq_id: 0}),
-        "salts": _with(s.salts, **{e.seq_id: e.salt}),
+        "block_tables": _with(s.block_tables, **{seq_id: row}),
+        "group_tables": tuple(_with(tables, **{seq_id: ()}) for tables in s.group_tables),
+        "host_tables": _with(s.host_tables, **{seq_id: (None,) * len(row)}),
+        "tokens": _with(s.tokens, **{seq_id: tokens}),
+        "last_scheduled": _with(s.last_scheduled, **{seq_id: last}),
+        "salts": _with(s.salts, **{seq_id: salt}),
     }
+
+
+def _sequence_added(s: Snapshot, e: events.SequenceAdded) -> dict[str, Any]:
+    return _sequence(s, e.seq_id, (), (), 0, e.salt)
 
 
 def _sequence_forked(s: Snapshot, e: events.SequenceForked) -> dict[str, Any]:
-    return {
-        "block_tables": _with(s.block_tables, **{e.seq_id: ()}),
-        "host_tables": _with(s.host_tables, **{e.seq_id: ()}),
-        "tokens": _with(s.tokens, **{e.seq_id: ()}),
-        "last_scheduled": _with(s.last_scheduled, **{e.seq_id: s.last_scheduled[e.parent]}),
-        "salts": _with(s.salts, **{e.seq_id: s.salts.get(e.parent)}),
-    }
+    row, tokens = s.block_tables[e.parent][: e.num_skipped], s.tokens[e.parent][: e.num_skipped * s.block_size]
+    return _sequence(s, e.seq_id, row, tokens, s.last_scheduled[e.parent], s.salts.get(e.parent))
 
 
 def _sequence_freed(s: Snapshot, e: events.SequenceFreed) -> dict[str, Any]:
     names = ("block_tables", "host_tables", "tokens", "last_scheduled", "salts")
-    return {name: _without(getattr(s, name), e.seq_id) for name in names}
-
-
-def _name_block(s: Snapshot, seq_id: str, block: int, where: str) -> dict[str, Any]:
-    device, host = (block, None) if where == "device" else (None, block)
     return {
-        "block_tables": _with(s.block_tables, **{seq_id: (*s.block_tables[seq_id], device)}),
-        "host_tables": _with(s.host_tables, **{seq_id: (*s.host_tables[seq_id], host)}),
+        **{name: _without(getattr(s, name), e.seq_id) for name in names},
+        "group_tables": tuple(_without(tables, e.seq_id) for tables in s.group_tables),
     }
+
+
+def _name_block(s: Snapshot, seq_id: str, block: int, where: str, group: int | None = None) -> dict[str, Any]:
+    device, host = (block, None) if where == "device" else (None, block)
+    named = _row_changed(s, seq_id, group, (*s.tables(group or 0)[seq_id], device))
+    if not group:
+        named["host_tables"] = _with(s.host_tables, **{seq_id: (*s.host_tables[seq_id], host)})
+    return named
 
 
 def _block_allocated(s: Snapshot, e: events.BlockAllocated) -> dict[str, Any]:
     return {
-        **_name_block(s, e.seq_id, e.block, "device"),
+        **_name_block(s, e.seq_id, e.block, "device", e.group),
         "ref_counts": _counted(s.ref_counts, e.block, 1),
         "free_blocks": s.free_blocks[1:],
+    }
+
+
+def _null_block_taken(s: Snapshot, e: events.NullBlockTaken) -> dict[str, Any]:
+    return {"null_block": e.block, "free_blocks": _removed(s.free_blocks, e.block)}
+
+
+def _block_out_of_window(s: Snapshot, e: events.BlockOutOfWindow) -> dict[str, Any]:
+    row = _entry(s.tables(e.group or 0)[e.seq_id], e.logical_block, e.null_block)
+    return {
+        **_row_changed(s, e.seq_id, e.group, row),
+        "ref_counts": _counted(s.ref_counts, e.block, e.ref_count),
+        "free_blocks": _returned(s.free_blocks, e.block, e.queue_index),
+    }
+
+
+def _prefix_skipped(s: Snapshot, e: events.PrefixSkipped) -> dict[str, Any]:
+    skipped = _row_changed(s, e.seq_id, e.group, (e.null_block,) * e.num_blocks)
+    if e.group:
+        return skipped
+    return {
+        **skipped,
+        "host_tables": _with(s.host_tables, **{e.seq_id: (None,) * e.num_blocks}),
+        "tokens": _with(s.tokens, **{e.seq_id: s.tokens[e.seq_id] + e.tokens}),
     }
 
 
@@ -100,8 +144,8 @@ def _block_shared(s: Snapshot, e: events.BlockShared) -> dict[str, Any]:
 
 def _block_hit(s: Snapshot, e: events.BlockHit) -> dict[str, Any]:
     return {
-        **_name_block(s, e.seq_id, e.block, "device"),
-        "tokens": _with(s.tokens, **{e.seq_id: s.tokens[e.seq_id] + (e.tokens if e.computed else ())}),
+        **_name_block(s, e.seq_id, e.block, "device", e.group),
+        "tokens": _with(s.tokens, **{e.seq_id: s.tokens[e.seq_id] + (e.tokens if e.computed and not e.group else ())}),
         "ref_counts": _counted(s.ref_counts, e.block, e.ref_count),
         "free_blocks": _removed(s.free_blocks, e.block),
     }
@@ -109,7 +153,7 @@ def _block_hit(s: Snapshot, e: events.BlockHit) -> dict[str, Any]:
 
 def _block_cached(s: Snapshot, e: events.BlockCached) -> dict[str, Any]:
     salt = None if e.logical_block else s.salts.get(e.seq_id)
-    return {"cached": {**s.cached, e.block: CachedBlock(e.block_hash, e.parent_hash, e.tokens, salt)}}
+    return {"cached": {**s.cached, e.block: CachedBlock(e.block_hash, e.parent_hash, e.tokens, salt, e.group or 0)}}
 
 
 def _block_evicted(s: Snapshot, e: events.BlockEvicted) -> dict[str, Any]:
@@ -117,16 +161,19 @@ def _block_evicted(s: Snapshot, e: events.BlockEvicted) -> dict[str, Any]:
 
 
 def _block_collapsed(s: Snapshot, e: events.BlockCollapsed) -> dict[str, Any]:
-    row = _entry(s.block_tables[e.seq_id], e.logical_block, e.target)
+    row = _entry(s.tables(e.group or 0)[e.seq_id], e.logical_block, e.target)
     return {
-        "block_tables": _with(s.block_tables, **{e.seq_id: row}),
+        **_row_changed(s, e.seq_id, e.group, row),
         "ref_counts": _counted(_counted(s.ref_counts, e.target, e.ref_count), e.source, 0),
         "free_blocks": _inserted(_removed(s.free_blocks, e.target), e.source, e.queue_index),
     }
 
 
 def _written(s: Snapshot, e: events.Written) -> dict[str, Any]:
+    drafts = {w.seq_id: len(s.drafted[w.seq_id]) for w in e.writes if w.seq_id in s.drafted}
     return {
+        "drafted": {seq_id: tokens for seq_id, tokens in s.drafted.items() if seq_id not in drafts},
+        "unverified": _with(s.unverified, **drafts),
         "tokens": _with(s.tokens, **{w.seq_id: tokens_up_to(s, w.seq_id, w.position) + w.tokens for w in e.writes}),
         "last_scheduled": _with(s.last_scheduled, **{w.seq_id: e.engine_step for w in e.writes}),
     }
@@ -139,6 +186,21 @@ def tokens_up_to(s: Snapshot, seq_id: str, position: int) -> tuple[Token, ...]:
         if block is not None and block in s.cached:
             tokens += s.cached[block].tokens
     return tokens
+
+
+def _tokens_drafted(s: Snapshot, e: events.TokensDrafted) -> dict[str, Any]:
+    return {"drafted": _with(s.drafted, **{e.seq_id: e.tokens})}
+
+
+def _drafts_verified(s: Snapshot, e: events.DraftsVerified) -> dict[str, Any]:
+    return {
+        "tokens": _with(s.tokens, **{e.seq_id: s.tokens[e.seq_id][: e.num_tokens]}),
+        "unverified": _without(s.unverified, e.seq_id),
+    }
+
+
+def _drafts_dropped(s: Snapshot, e: events.DraftsDropped) -> dict[str, Any]:
+    return {"drafted": _without(s.drafted, e.seq_id)}
 
 
 def _block_copied(s: Snapshot, e: events.BlockCopied) -> dict[str, Any]:
@@ -160,8 +222,11 @@ def _entry_rewritten(s: Snapshot, e: events.EntryRewritten) -> dict[str, Any]:
 
 def _block_let_go(s: Snapshot, e: events.BlockReleased | events.BlockFreed, ref_count: int) -> dict[str, Any]:
     counts = "ref_counts" if e.where == "device" else "host_ref_counts"
+    row = s.tables(e.group or 0)[e.seq_id][: e.logical_block]
+    if e.group:
+        return {**_row_changed(s, e.seq_id, e.group, row), counts: _counted(getattr(s, counts), e.block, ref_count)}
     return {
-        "block_tables": _with(s.block_tables, **{e.seq_id: s.block_tables[e.seq_id][: e.logical_block]}),
+        "block_tables": _with(s.block_tables, **{e.seq_id: row}),
         "host_tables": _with(s.host_tables, **{e.seq_id: s.host_tables[e.seq_id][: e.logical_block]}),
         "tokens": _with(s.tokens, **{e.seq_id: s.tokens[e.seq_id][: e.num_tokens]}),
         counts: _counted(getattr(s, counts), e.block, ref_count),
@@ -206,7 +271,9 @@ def _block_reloaded(s: Snapshot, e: events.BlockReloaded) -> dict[str, Any]:
 
 
 def _request_submitted(s: Snapshot, e: requests.RequestSubmitted) -> dict[str, Any]:
-    request = RequestState(e.tokens, (), e.num_tokens, e.priority, e.salt)
+    several = max(e.samples, e.beams) > 1
+    outputs: dict[str, tuple[Token, ...]] = {f"{e.seq_id}.1" if several else e.seq_id: ()}
+    request = RequestState(e.tokens, outputs, e.num_tokens, e.priority, e.salt, e.samples, e.beams)
     waiting = (*s.waiting[: e.queue_index], e.seq_id, *s.waiting[e.queue_index :])
     return {"requests": _with(s.requests, **{e.seq_id: request}), "waiting": waiting}
 
@@ -222,7 +289,8 @@ def _request_scheduled(s: Snapshot, e: requests.RequestScheduled) -> dict[str, A
 def _leave(s: Snapshot, seq_id: str) -> dict[str, Any]:
     """A request is in no queue and in no launch any more."""
     queues = {name: tuple(x for x in getattr(s, name) if x != seq_id) for name in ("waiting", "running", "swapped")}
-    return {**queues, "scheduled": _without(s.scheduled, seq_id)}
+    outputs = s.requests[seq_id].outputs
+    return {**queues, "scheduled": {other: count for other, count in s.scheduled.items() if other not in outputs}}
 
 
 def _to_running(s: Snapshot, e: requests.RequestAdmitted | requests.RequestSwappedIn) -> dict[str, Any]:
@@ -239,16 +307,74 @@ def _to_waiting(s: Snapshot, e: requests.RequestPreempted | requests.RequestDrop
     return {**_leave(s, e.seq_id), "waiting": (e.seq_id, *s.waiting)}
 
 
+def request_of(s: Snapshot, seq_id: str) -> str | None:
+    """The request that a sequence belongs to, or None."""
+    return next((name for name, request in s.requests.items() if seq_id in request.outputs), None)
+
+
 def _tokens_sampled(s: Snapshot, e: requests.TokensSampled) -> dict[str, Any]:
-    grown = {
-        seq_id: s.requests[seq_id]._replace(output=(*s.requests[seq_id].output, token))
-        for seq_id, token in zip(e.seq_ids, e.tokens, strict=True)
-    }
-    return {"requests": _with(s.requests, **grown)}
+    grown = dict(s.requests)
+    for seq_id, tokens in zip(e.seq_ids, e.tokens, strict=True):
+        name = request_of(s, seq_id) or seq_id
+        outputs = grown[name].outputs
+        grown[name] = grown[name]._replace(outputs={**outputs, seq_id: outputs[seq_id] + tokens})
+    return {"requests": grown}
+
+
+def _request_forked(s: Snapshot, e: requests.RequestForked) -> dict[str, Any]:
+    request = s.requests[e.seq_id]
+    outputs = {seq_id: request.outputs.get(seq_id, request.output) for seq_id in e.seq_ids}
+    return {"requests": _with(s.requests, **{e.seq_id: request._replace(outputs=outputs)})}
+
+
+def _beams_chosen(s: Snapshot, e: requests.BeamsChosen) -> dict[str, Any]:
+    request, chosen = s.requests[e.seq_id], zip(e.seq_ids, e.parents, e.tokens, strict=True)
+    outputs = {seq_id: (*request.outputs[parent], token) for seq_id, parent, token in chosen}
+    scores = dict(zip(e.seq_ids, e.scores, strict=True))
+    return {"requests": _with(s.requests, **{e.seq_id: request._replace(outputs=outputs, scores=scores)})}
 
 
 def _request_gone(s: Snapshot, e: requests.RequestFinished | requests.RequestAborted) -> dict[str, Any]:
     return _leave(s, e.seq_id)
+
+
+def _tier_changed(s: Snapshot, e: tier.TierEvent) -> dict[str, Any]:
+    assert s.tier is not None
+    return {"tier": tier_replay.apply(s.tier, e)}
+
+
+def _pinned(s: Snapshot, e: tier.TierStoreBegun | tier.TierLoadBegun) -> dict[str, Any]:
+    """A transfer holds its device blocks: each has one pin more, and is not in the free queue."""
+    counts = dict(s.ref_counts)
+    for block in e.device_blocks:
+        counts[block] = counts.get(block, 0) + 1
+    return {
+        **_tier_changed(s, e),
+        "ref_counts": dict(sorted(counts.items())),
+        "free_blocks": tuple(block for block in s.free_blocks if block not in e.device_blocks),
+        "pinned": tuple(sorted((*s.pinned, *e.device_blocks))),
+    }
+
+
+def _unpinned(s: Snapshot, e: tier.TierTransferEnded) -> dict[str, Any]:
+    """It holds them no more; what was loaded is held until it has its hash."""
+    if isinstance(e, tier.TierLoadFinished):
+        return _tier_changed(s, e)
+    counts, queue = s.ref_counts, s.free_blocks
+    for block, queue_index in zip(e.device_blocks, e.queue_indices, strict=True):
+        counts = _counted(counts, block, counts[block] - 1)
+        queue = _returned(queue, block, queue_index)
+    pinned = tuple(block for block in s.pinned if block not in e.device_blocks)
+    return {**_tier_changed(s, e), "ref_counts": counts, "free_blocks": queue, "pinned": pinned}
+
+
+def _block_loaded(s: Snapshot, e: tier.BlockLoaded) -> dict[str, Any]:
+    return {
+        "cached": {**s.cached, e.block: CachedBlock(e.block_hash, e.parent_hash, e.tokens, e.salt)},
+        "ref_counts": _counted(s.ref_counts, e.block, 0),
+        "free_blocks": _inserted(s.free_blocks, e.block, e.queue_index),
+        "pinned": tuple(block for block in s.pinned if block != e.block),
+    }
 
 
 _CHANGES: dict[type[Event], Callable[[Snapshot, Any], dict[str, Any]]] = {
@@ -256,6 +382,12 @@ _CHANGES: dict[type[Event], Callable[[Snapshot, Any], dict[str, Any]]] = {
     events.SequenceForked: _sequence_forked,
     events.SequenceFreed: _sequence_freed,
     events.BlockAllocated: _block_allocated,
+    events.NullBlockTaken: _null_block_taken,
+    events.BlockOutOfWindow: _block_out_of_window,
+    events.PrefixSkipped: _prefix_skipped,
+    events.TokensDrafted: _tokens_drafted,
+    events.DraftsVerified: _drafts_verified,
+    events.DraftsDropped: _drafts_dropped,
     events.BlockShared: _block_shared,
     events.BlockHit: _block_hit,
     events.BlockCached: _block_cached,
@@ -278,6 +410,19 @@ _CHANGES: dict[type[Event], Callable[[Snapshot, Any], dict[str, Any]]] = {
     requests.RequestSwappedIn: _to_running,
     requests.RequestDropped: _to_waiting,
     requests.TokensSampled: _tokens_sampled,
+    requests.RequestForked: _request_forked,
+    requests.BeamsChosen: _beams_chosen,
     requests.RequestFinished: _request_gone,
     requests.RequestAborted: _request_gone,
+    tier.TierEvicted: _tier_changed,
+    tier.TierTouched: _tier_changed,
+    tier.TierStoreBegun: _pinned,
+    tier.TierStoreFinished: _unpinned,
+    tier.TierStoreFailed: _unpinned,
+    tier.TierStoreAborted: _unpinned,
+    tier.TierLoadBegun: _pinned,
+    tier.TierLoadFinished: _unpinned,
+    tier.TierLoadFailed: _unpinned,
+    tier.TierLoadAborted: _unpinned,
+    tier.BlockLoaded: _block_loaded,
 }

@@ -5,13 +5,14 @@ A request waits, runs or is swapped out. Its sequence, with a block table, is th
 
 from dataclasses import dataclass
 
+from pagedviz.engine import words
 from pagedviz.engine.events import Event, Token
 
 
 @dataclass(frozen=True)
 class RequestSubmitted(Event):
-    """{seq_id} was submitted: a prompt of {tokens:token}, and {num_tokens} more to generate. It waits at place
-    {queue_index} of the queue."""
+    """{seq_id} was submitted: a prompt of {tokens:token}, and {num_tokens} more to generate{how_often}. It waits at
+    place {queue_index} of the queue."""
 
     seq_id: str
     tokens: tuple[Token, ...]
@@ -19,6 +20,13 @@ class RequestSubmitted(Event):
     priority: int
     salt: str | None
     queue_index: int
+    samples: int = 1
+    beams: int = 1
+
+    @property
+    def phrases(self) -> dict[str, str]:
+        samples = f", {self.samples} times over, by chance" if self.samples > 1 else ""
+        return {"how_often": f", by {self.beams} beams" if self.beams > 1 else samples}
 
 
 @dataclass(frozen=True)
@@ -86,11 +94,37 @@ class RequestDropped(Event):
 
 
 @dataclass(frozen=True)
+class RequestForked(Event):
+    """{seq_id}'s prompt is computed, and it goes on as {seq_ids}: all of them name its blocks."""
+
+    seq_id: str
+    seq_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BeamsChosen(Event):
+    """Of all that {seq_id}'s beams could say next, the likeliest stay: {said}{then}."""
+
+    seq_id: str  # the request
+    seq_ids: tuple[str, ...]
+    parents: tuple[str, ...]  # whose outputs each goes on from: its own, or those of the one it is forked from
+    tokens: tuple[Token, ...]
+    scores: tuple[float, ...]  # sums of log-probabilities
+    pruned: tuple[str, ...]
+    said: str
+
+    @property
+    def phrases(self) -> dict[str, str]:
+        return {"then": f". {words.named(self.pruned)} go no further" if self.pruned else ""}
+
+
+@dataclass(frozen=True)
 class TokensSampled(Event):
-    """The step's outputs are known: {said}. None is in a slot yet: the launch that computes the next one writes it."""
+    """The step's outputs are known: {said}. The newest of each is in no slot yet: the launch that computes the next
+    one writes it."""
 
     seq_ids: tuple[str, ...]
-    tokens: tuple[Token, ...]
+    tokens: tuple[tuple[Token, ...], ...]  # one for each, behind the drafts of it that were accepted
     said: str
 
 

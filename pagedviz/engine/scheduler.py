@@ -139,7 +139,7 @@ class Scheduler:
         for seq_id, token in outputs.items():
             self.requests[seq_id].output.append(token)
         said = words.named([f"{seq_id} says “{token}”" for seq_id, token in outputs.items()])
-        self._report(TokensSampled(tuple(outputs), tuple(outputs.values()), said))
+        self._report(TokensSampled(tuple(outputs), tuple((token,) for token in outputs.values()), said))
         for seq_id in outputs:
             if not self.requests[seq_id].outputs_left:
                 self.running.remove(seq_id)
@@ -152,7 +152,7 @@ class Scheduler:
         return replace(
             self.manager.snapshot(),
             requests={
-                seq_id: RequestState(r.prompt, tuple(r.output), r.num_tokens, r.priority, r.salt)
+                seq_id: RequestState(r.prompt, {seq_id: tuple(r.output)}, r.num_tokens, r.priority, r.salt)
                 for seq_id, r in self.requests.items()
             },
             waiting=tuple(self.waiting),

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pagedviz.engine.events import Token
+from pagedviz.engine.tier_snapshot import TierSnapshot
 
 Row = tuple[int | None, ...]
 
@@ -16,16 +18,33 @@ class CachedBlock(NamedTuple):
     parent_hash: str | None
     tokens: tuple[Token, ...]
     salt: str | None
+    group: int = 0
 
 
 class RequestState(NamedTuple):
-    """A request: the newest of its `output` is in no slot yet. `num_tokens` outputs are wanted."""
+    """A request: `outputs` by sequence, one unless there are several `samples` or `beams`; the newest of each is in no
+    slot yet. `num_tokens` are wanted. `scores` are those of beams, sums of log-probabilities."""
 
     prompt: tuple[Token, ...]
-    output: tuple[Token, ...]
+    outputs: Mapping[str, tuple[Token, ...]]
     num_tokens: int
     priority: int
     salt: str | None
+    samples: int = 1
+    beams: int = 1
+    scores: Mapping[str, float] = MappingProxyType({})
+
+    @property
+    def output(self) -> tuple[Token, ...]:
+        """Of the first sequence."""
+        return next(iter(self.outputs.values()))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self._asdict(),
+            "outputs": {seq_id: list(tokens) for seq_id, tokens in self.outputs.items()},
+            "scores": dict(self.scores),
+        }
 
 
 @dataclass(frozen=True)
@@ -33,9 +52,14 @@ class Snapshot:
     """Everything the manager and the scheduler know.
 
     `block_tables` and `host_tables` have one entry per logical block, None where the block is in the other memory.
-    `ref_counts` lists the blocks in use only. `pinned` blocks are held for a copy and named by no table yet.
+    `ref_counts` lists the blocks in use only. `pinned` blocks are held for a copy or a transfer.
     `free_blocks` is head first: the first goes out next. `cached` blocks are full and have a hash, in use or free; one
     whose hash was given when it was scheduled is full after the launch.
+
+    Layers may come in several groups, each with its own window (None: all tokens are seen) and its own tables, all of
+    one pool: `block_tables` are those of group 0, `group_tables` of the others. An entry out of its window names the
+    null block. The next launch writes a sequence's `drafted` tokens behind the known ones; the newest `unverified` of
+    its tokens are drafts that were written and perhaps will not stay. `tier` is the host tier, if there is one.
 
     An unfinished request is in one of `waiting`, `running` and `swapped`, a finished one in none. `scheduled` are the
     tokens that the launch of `engine_step` computes for each of those who run, `token_budget` at most in all.
@@ -63,6 +87,20 @@ class Snapshot:
     scheduled: Mapping[str, int] = field(default_factory=dict)
     engine_step: int = 0
     token_budget: int = 0
+    windows: tuple[int | None, ...] = (None,)
+    group_tables: tuple[Mapping[str, Row], ...] = ()
+    drafted: Mapping[str, tuple[Token, ...]] = field(default_factory=dict)
+    unverified: Mapping[str, int] = field(default_factory=dict)
+    tier: TierSnapshot | None = None
+
+    def tables(self, group: int) -> Mapping[str, Row]:
+        """The block tables of one group."""
+        return self.group_tables[group - 1] if group else self.block_tables
+
+    @property
+    def all_tables(self) -> tuple[Mapping[str, Row], ...]:
+        """Those of every group."""
+        return (self.block_tables, *self.group_tables)
 
     def seq_len(self, seq_id: str) -> int:
         """Tokens in the cache, the newest included."""
@@ -93,11 +131,16 @@ class Snapshot:
             "free_blocks": list(self.free_blocks),
             "host_free_blocks": list(self.host_free_blocks),
             "cached": {str(block): entry.block_hash for block, entry in sorted(self.cached.items())},
-            "requests": {seq_id: request._asdict() for seq_id, request in self.requests.items()},
+            "requests": {seq_id: request.to_json() for seq_id, request in self.requests.items()},
             "waiting": list(self.waiting),
             "running": list(self.running),
             "swapped": list(self.swapped),
             "scheduled": dict(self.scheduled),
             "engine_step": self.engine_step,
             "token_budget": self.token_budget,
+            "windows": list(self.windows),
+            "group_tables": [{seq_id: list(row) for seq_id, row in tables.items()} for tables in self.group_tables],
+            "drafted": {seq_id: list(tokens) for seq_id, tokens in self.drafted.items()},
+            "unverified": dict(self.unverified),
+            "tier": self.tier.to_json() if self.tier else None,
         }

@@ -24,6 +24,11 @@ class Moment:
 WritePolicy = Callable[[Moment], bool]
 
 
+def when_asked(moment: Moment) -> bool:
+    """Never by itself: somebody says `store`."""
+    return False
+
+
 def write_through(moment: Moment) -> bool:
     """As soon as it is computed: the copy is there before the device needs the room, and most copies are never used."""
     return moment.what != "evicted"
@@ -42,4 +47,4 @@ def on_second_hit(moment: Moment) -> bool:
     return moment.what != "evicted" and moment.hit_count >= 2
 
 
-WRITE_POLICIES: tuple[WritePolicy, ...] = (write_through, write_back, on_second_hit)
+WRITE_POLICIES: tuple[WritePolicy, ...] = (when_asked, write_through, write_back, on_second_hit)

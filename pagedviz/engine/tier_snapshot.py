@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 # What a block is found by, its group included if there are several. Equal ones must mean equal contents: the tier
 # compares nothing else.
@@ -57,3 +57,12 @@ class TierSnapshot:
     def free_chunks(self) -> tuple[int, ...]:
         """In the order in which they go out: those never used, then the last freed first."""
         return (*range(self.num_used, self.num_chunks), *reversed(self.freed))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "num_chunks": self.num_chunks,
+            "chunks": {str(chunk): vars(held) for chunk, held in sorted(self.chunks.items())},
+            "free_chunks": list(self.free_chunks),
+            "recency": list(self.recency),
+            "transfers": {str(number): vars(transfer) for number, transfer in self.transfers.items()},
+        }

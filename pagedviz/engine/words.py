@@ -13,11 +13,15 @@ def named(items: Sequence[Any]) -> str:
     return first + (f" and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else "")
 
 
+def count(number: int, noun: str) -> str:
+    """Example: count(2, "block") -> "2 blocks"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 class _Sentence(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec:
-            count = len(value) if isinstance(value, list | tuple) else value
-            return f"{count} {format_spec}{'' if count == 1 else 's'}"
+            return count(len(value) if isinstance(value, list | tuple) else value, format_spec)
         if isinstance(value, list | tuple):
             return named(value)
         return str(value)

@@ -1,0 +1,156 @@
+"""The host tier beside the cache: which blocks are copied there, held meanwhile, and brought back."""
+
+import dataclasses
+from collections.abc import Collection
+from collections.abc import Sequence as Tokens
+from itertools import islice
+from typing import Literal
+
+from pagedviz.engine import block_hash, errors
+from pagedviz.engine.block_changes import BlockChanges
+from pagedviz.engine.block_hash import Link
+from pagedviz.engine.events import Token
+from pagedviz.engine.free_queue import Recency
+from pagedviz.engine.host_tier import HostTier
+from pagedviz.engine.policies import Freed
+from pagedviz.engine.tier_events import (
+    BlockLoaded,
+    TierEvent,
+    TierEvicted,
+    TierLoadBegun,
+    TierLoadFailed,
+    TierLoadFinished,
+    TierStoreAborted,
+    TierStoreBegun,
+    TierStoreFailed,
+    TierTransferEnded,
+)
+from pagedviz.engine.tier_policies import Moment
+from pagedviz.engine.tier_snapshot import BlockHash, Transfer
+
+How = Literal["finish", "fail", "abort"]
+
+
+class TierChanges(BlockChanges):
+    """A device block that a transfer reads or writes has a pin: it is in no free queue, and counted in `ref_count`.
+
+    `host_links` are what the host's chunks hold, by their key, which is the whole hash.
+    """
+
+    def _begin_tier(self, num_chunks: int) -> None:
+        self.tier = HostTier(num_chunks, report=self._tier_changed) if num_chunks else None
+        self.host_links: dict[BlockHash, Link] = {}
+        self._rested: dict[int, Recency] = {}  # of pinned blocks that lay in the free queue
+        self._goes_out = False  # what is stored now is wanted for other tokens at once
+
+    def _offer(self, what: Literal["computed", "hit", "evicted"], blocks: Collection[int]) -> None:
+        """A moment in the life of cached blocks: the profile says whether it is one to store them."""
+        if self.tier is None:
+            return
+        held, wants = self.tier.held_device_blocks, self.profile.host_write
+        wanted = [b for b in blocks if b not in held and b not in self.pending and wants(Moment(what, self._uses[b]))]
+        try:
+            store = self._begin_store(wanted)
+        except errors.TooFewChunks:
+            return  # what is on its way to or from the host stays; the block gets its next chance when it is hit
+        if store and what == "evicted":
+            self._goes_out = True
+            self.tier.finish(store.transfer_id)
+            self._goes_out = False
+
+    def _begin_store(self, blocks: Collection[int]) -> Transfer | None:
+        assert self.tier is not None
+        links: dict[BlockHash, int] = {self.cache.links[block].key: block for block in blocks}
+        self.tier.touch(links)
+        return self.tier.begin_store(links)
+
+    def _on_host(self, tokens: Tokens[Token], salt: str | None) -> tuple[list[int], list[Link]]:
+        """The cached blocks that a prompt names, and what the host has behind them, without a gap."""
+        assert self.tier is not None
+        hits, size = self.cache.longest_prefix(tokens, salt), self.block_size
+        parent, found = self.cache.links[hits[-1]] if hits else None, list[Link]()
+        for start in range(len(hits) * size, (len(tokens) - 1) // size * size, size):
+            link = block_hash.link(parent, tokens[start : start + size], salt)
+            held = self.host_links.get(link.key)
+            if held is None or not self.tier.longest_run([link.key]) or not block_hash.same_content(held, link):
+                break
+            parent = held
+            found.append(held)
+        return hits, found
+
+    def _begin_load(self, seq_id: str, hits: Collection[int], links: Tokens[Link]) -> None:
+        """Load into the blocks that go out next, but into none that the same prompt hits."""
+        assert self.tier is not None
+        blocks = list(islice((block for block in self.pool.free_blocks if block not in hits), len(links)))
+        if len(blocks) < len(links):
+            total = self.pool.num_blocks - (self.null_block is not None)
+            raise errors.NoFreeBlocks(seq_id=seq_id, needed=len(links), free=len(blocks), total=total)
+        keys = [link.key for link in links]
+        self.tier.touch(keys)
+        for block in blocks:
+            self._evict_for_others(block)
+        # What was evicted from the device may have been stored, in place of what was to be loaded.
+        there = self.tier.longest_run(keys)
+        if there:
+            self.tier.begin_load(dict(zip(keys[:there], blocks, strict=False)))
+
+    def _end(self, transfer_id: int, how: How) -> None:
+        assert self.tier is not None
+        getattr(self.tier, how)(transfer_id)
+
+    def _tier_changed(self, event: TierEvent) -> None:
+        """Do to the device's blocks what a change of the tier means for them, then tell both."""
+        match event:
+            case TierEvicted():
+                del self.host_links[event.block_hash]
+            case TierStoreBegun():
+                for key, block in zip(event.block_hashes, event.device_blocks, strict=True):
+                    self.host_links[key] = self.cache.links[block]
+                    self._pin(block)
+            case TierLoadBegun():
+                for block in event.device_blocks:
+                    self._pin(block)
+            case TierStoreFailed() | TierStoreAborted() | TierLoadFailed():
+                for key in event.block_hashes:
+                    if self.tier is not None and key not in self.tier:
+                        self.host_links.pop(key, None)
+        loaded = [self.host_links[key] for key in event.block_hashes] if isinstance(event, TierLoadFinished) else []
+        if isinstance(event, TierTransferEnded) and not loaded:
+            event = dataclasses.replace(event, queue_indices=self._unpin(event.device_blocks))
+        self._report(event)
+        if isinstance(event, TierLoadFinished):
+            # The deepest first, so that the tail of the chain is evicted first.
+            for j in reversed(range(len(loaded))):
+                self._loaded(event.device_blocks[j], loaded[j])
+
+    def _pin(self, block: int) -> None:
+        if self.pool.ref_count[block] == 0:
+            self._rested[block] = self.pool.free_blocks.recency.get(block, (0, 0))
+        self.pool.take_hit(block)
+        self.pinned.add(block)
+
+    def _unpin(self, blocks: Tokens[int]) -> tuple[int | None, ...]:
+        """Give up a pin of each, the last first; return the places in the free queue of those that nobody names."""
+        places, run = list[int | None](), list[int]()
+        for block in reversed(blocks):
+            self.pinned.remove(block)
+            rested = self._rested.pop(block, (self._last_used.get(block, 0), 0))
+            if self.pool.release(block):
+                places.append(None)
+            elif self._goes_out:
+                self.pool.free_blocks.insert(block, None)
+                places.append(0)
+            else:
+                self._last_used.pop(block, None)
+                freed = Freed(block, block in self.cache, rested, run)
+                places.append(self.pool.put_back(freed, self.profile.free_order))
+        return tuple(reversed(places))
+
+    def _loaded(self, block: int, link: Link) -> None:
+        self.pinned.remove(block)
+        self._rested.pop(block)
+        self.pool.release(block)
+        self.cache.put(block, link)
+        self._uses[block] = 1
+        place = self.pool.put_back(Freed(block, True, (self.engine_step, 0)), self.profile.free_order)
+        self._report(BlockLoaded(block, link.short, link.parent_short, link.tokens, link.salt, place))
