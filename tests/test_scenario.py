@@ -8,22 +8,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagedviz import scenario
+from pagedviz.engine.policies import PROFILES
 from pagedviz.engine.scheduler import Limits
+from pagedviz.engine.speculation import Speculation
 from pagedviz.scenario import (
     Abort,
     Add,
     Append,
     CacheConfig,
+    Draft,
+    EndTransfer,
     EngineSteps,
     Fork,
     Free,
     Generate,
+    Load,
+    Op,
     Reload,
     ResetPrefixCache,
     Scenario,
     ScenarioError,
     Spill,
+    Store,
     Submit,
+    Verify,
     parse,
     tokens_from_text,
 )
@@ -122,9 +130,104 @@ def test_requests_limits_and_policies_survive_being_written_and_read():
 
 
 def test_what_is_usual_is_not_written():
-    assert {"scheduler", "policies"}.isdisjoint(json.loads(Scenario().to_text())["cache"])
+    some = {"scheduler", "policies", "window", "groups", "host_chunks", "speculation"}
+    assert some.isdisjoint(json.loads(Scenario().to_text())["cache"])
+    request = Submit("A", ("a",), 2)
+    assert request.to_json() == {"submit": "A", "tokens": ["a"], "max_tokens": 2}
+    assert Draft("A", 3).to_json() == {"draft": "A", "tokens": 3}
     given = parse(with_cache(profile="vllm-v1", policies={"victim": "last_admitted", "order": "by_priority"}))
     assert given.cache.policies == (("order", "by_priority"),)
+
+
+@pytest.mark.parametrize(
+    ("written", "op", "said"),
+    [
+        ({"draft": "A", "tokens": 3}, Draft("A", 3), "draft 3 for A"),
+        ({"draft": "A"}, Draft("A", 1), "draft 1 for A"),
+        (
+            {"draft": "A", "tokens": 2, "min_confidence": 0.3},
+            Draft("A", 2, min_confidence=0.3),
+            "draft 2 for A, confidence at least 0.3",
+        ),
+        ({"draft": "A", "tokens": ["x", 7]}, Draft("A", 2, ("x", 7)), "draft “x 7” for A"),
+        ({"draft": "A", "text": "our fathers"}, Draft("A", 2, ("our", "fathers")), "draft “our fathers” for A"),
+        ({"verify": "A"}, Verify("A"), "verify A"),
+        ({"store": "A"}, Store("A"), "store A"),
+        ({"load": "our fathers"}, Load(("our", "fathers")), "load “our fathers”"),
+        ({"load": ["a", 7], "salt": "s"}, Load(("a", 7), "s"), "load “a 7” salt s"),
+        ({"finish": 1}, EndTransfer(1, "finish"), "finish transfer 1"),
+        ({"fail": 2}, EndTransfer(2, "fail"), "fail transfer 2"),
+        ({"cancel": 3}, EndTransfer(3, "cancel"), "cancel transfer 3"),
+        (
+            {"submit": "A", "text": "a", "max_tokens": 2, "samples": 3},
+            Submit("A", ("a",), 2, samples=3),
+            "submit A “a”, to generate 2, 3 samples",
+        ),
+        (
+            {"submit": "A", "text": "a", "beams": 2, "priority": 1},
+            Submit("A", ("a",), 1, priority=1, beams=2),
+            "submit A “a”, to generate 1, 2 beams, priority 1",
+        ),
+        (
+            {"submit": "A", "text": "a", "says": "b c", "samples": 1, "beams": 1},
+            Submit("A", ("a",), 2, ("b", "c")),
+            "submit A “a”, to say “b c”",
+        ),
+    ],
+    ids=str,
+)
+def test_operation_is_read_said_and_written(written, op, said):
+    (got,) = parse(with_ops(written)).ops
+    assert (got, str(got)) == (op, said)
+    assert parse(with_ops(op.to_json())).ops == (op,)
+
+
+def test_every_verb_has_an_operation_that_is_written_with_it():
+    written = [
+        *[Add("A", ("a",)), Append("A", ("a",)), Generate("A", 1), Fork("A", "B"), Spill("A"), Reload("A"), Free("A")],
+        *[Submit("A", ("a",), 1), EngineSteps(1), Abort("A"), ResetPrefixCache(), Draft("A", 1), Verify("A")],
+        *[Store("A"), Load(("a",)), *(EndTransfer(1, how) for how in ("finish", "fail", "cancel"))],
+    ]
+    assert [next(iter(op.to_json())) for op in written] == list(Op.kinds)
+
+
+def test_windows_groups_tier_and_speculation_survive_being_written_and_read():
+    grouped = CacheConfig(profile="vllm-v1", num_layers=4, groups=(None, 8))
+    assert grouped.to_json()["groups"] == [None, 8]
+    drafting = CacheConfig(prefix_caching=True, host_chunks=3, speculation=Speculation(4, 0.25, 16))
+    assert drafting.to_json()["speculation"] == {"num_drafts": 4, "min_confidence": 0.25, "load_limit": 16}
+    for cache in (grouped, drafting, CacheConfig(window=8)):
+        assert parse(Scenario(cache=cache).to_text()).cache == cache
+    assert parse(with_cache(speculation={"num_drafts": 2})).cache.speculation == Speculation(2)
+    assert (CacheConfig().windows, CacheConfig(window=8).windows, grouped.windows) == ((None,), (8,), (None, 8))
+
+
+@pytest.mark.parametrize("profile", [name for name, profile in PROFILES.items() if profile.null_block])
+def test_a_block_of_one_of_several_groups_holds_the_layers_of_that_group(profile):
+    one = CacheConfig(profile=profile, num_layers=4)
+    two = replace(one, groups=(None, 8))
+    assert (one.bytes_per_block, two.bytes_per_block) == (2 * 4 * 4 * 8 * 4, 2 * 2 * 4 * 8 * 4)
+    most = {"num_blocks": 8192, "block_size": 64, "num_layers": 4, "head_dim": 16, "profile": profile}
+    assert "the pools would hold 256 MiB" in refusal(with_cache(**most, host_blocks=1))
+    assert parse(with_cache(**most, host_blocks=0, groups=[8, 4])).cache.bytes_per_block == 2**14
+
+
+def test_host_chunks_count_towards_the_size_of_the_pools():
+    most = {"num_blocks": 8191, "block_size": 64, "num_layers": 4, "head_dim": 16, "host_blocks": 0}
+    assert parse(with_cache(**most, prefix_caching=True, host_chunks=1)).cache.host_chunks == 1
+    assert "the pools would hold 256 MiB" in refusal(with_cache(**most, prefix_caching=True, host_chunks=2))
+
+
+def test_drafts_loads_samples_and_beams_count_towards_the_limits_of_a_run():
+    assert "the run writes 1,027 tokens" in refusal(
+        with_ops({"add": "A", "tokens": [1] * 1000}, {"draft": "A", "tokens": 8}, {"load": [1] * 18})
+    )
+    for several in ("samples", "beams"):
+        request = {"submit": "A", "text": "a", "max_tokens": 128, several: 8}
+        assert "the run writes 1,025 tokens; it may write at most 1,024" in refusal(with_ops(request))
+        assert parse(with_ops({**request, "max_tokens": 127}))
+        requests = [{"submit": f"A{i}", "text": "a", "max_tokens": 2, several: 8} for i in range(33)]
+        assert "the run makes 264 sequences; it may make at most 256" in refusal(with_ops(*requests))
 
 
 def test_steps_and_the_tokens_of_requests_are_limited():
@@ -213,6 +316,53 @@ def test_wrong_file_is_refused_with_where_and_what(source, sentence):
             "cache.policies.duplicates is last_writer and publish is when_scheduled; a block that the same",
         ),
         ({"blocksize": 4}, 'cache has "blocksize", which is unknown; it may have'),
+        ({"window": 0}, "cache.window is 0; it must be null, for all tokens, or a whole number from 1 to 1,024"),
+        ({"window": True}, "cache.window is true; it must be null"),
+        ({"groups": None}, "cache.groups is null; it must be a list of 2 to 4 windows, null for all tokens"),
+        ({"groups": [8]}, "cache.groups is [8]; it must be a list of 2 to 4 windows"),
+        ({"groups": [8] * 5}, "cache.groups is [8, 8, 8, 8, 8]; it must be a list of 2 to 4 windows"),
+        ({"groups": [8, "none"]}, 'cache.groups[1] is "none"; it must be null, for all tokens, or a whole number'),
+        ({"groups": [8, 4], "window": 8}, "cache.groups is [8, 4] and cache.window is 8; each group has a window of"),
+        (
+            {"groups": [None, 8, 4], "profile": "vllm-v1"},
+            "cache.groups is [null, 8, 4] and cache.num_layers is 2; every group has as many layers, so the layers "
+            "must be a multiple of 3",
+        ),
+        (
+            {"groups": [None, 8]},
+            'cache.groups is [null, 8] and cache.profile is "vllm-v0"; an entry below a window names the null block, '
+            "so the profile must be one of vllm-v1, sglang",
+        ),
+        (
+            {"groups": [None, 8], "profile": "vllm-v1", "fork": True},
+            "cache.groups is [null, 8] and cache.fork is true; with several groups it must be false",
+        ),
+        ({"groups": [None, 8], "profile": "sglang", "auto_spill": True}, "and cache.auto_spill is true; with several"),
+        (
+            {"groups": [None, 8], "profile": "vllm-v1", "policies": {"preemption": "swap"}},
+            "and cache.policies.preemption is swap; with several groups it must be recompute",
+        ),
+        ({"host_chunks": 8193}, "cache.host_chunks is 8193; it must be a whole number from 0 to 8,192"),
+        (
+            {"host_chunks": 4},
+            "cache.host_chunks is 4 and cache.prefix_caching is false; the host tier finds blocks by their hash",
+        ),
+        (
+            {"host_chunks": 4, "prefix_caching": True, "window": 8},
+            "cache.host_chunks is 4 and cache.window is 8; the host tier needs one group of layers that see all",
+        ),
+        (
+            {"host_chunks": 4, "prefix_caching": True, "profile": "vllm-v1", "groups": [None, 8]},
+            "cache.host_chunks is 4 and cache.groups is [null, 8]; the host tier needs one group",
+        ),
+        ({"speculation": 3}, "cache.speculation is 3; it must be an object of settings"),
+        ({"speculation": {"drafts": 3}}, 'cache.speculation has "drafts", which is unknown; it may have load_limit'),
+        ({"speculation": {"num_drafts": 9}}, "cache.speculation.num_drafts is 9; it must be a whole number from 0 to"),
+        ({"speculation": {"load_limit": 0}}, "cache.speculation.load_limit is 0; it must be a whole number from 1 to"),
+        (
+            {"speculation": {"min_confidence": 1.5}},
+            "cache.speculation.min_confidence is 1.5; it must be a number from 0 to 1",
+        ),
         (
             {"num_blocks": 8192, "block_size": 256, "num_layers": 4, "num_kv_heads": 2, "head_dim": 128},
             "the pools would hold 16,396 MiB of K and V; the limit is 256 MiB",
@@ -267,6 +417,38 @@ def test_wrong_cache_is_refused_with_field_and_value(settings, sentence):
         ({"step": "1"}, 'ops[1].step is "1"; it must be a whole number'),
         ({"reset_prefix_cache": "A"}, 'ops[1].reset_prefix_cache is "A"; it must be true'),
         ({"abort": 7}, "ops[1].abort is 7; a sequence's name has 1 to 16"),
+        ({"submit": "A", "text": "a", "samples": 9}, "ops[1].samples is 9; it must be a whole number from 1 to 8"),
+        ({"submit": "A", "text": "a", "beams": 0}, "ops[1].beams is 0; it must be a whole number from 1 to 8"),
+        (
+            {"submit": "A", "text": "a", "samples": 2, "beams": 3},
+            'ops[1] (submit A) has "samples": 2 and "beams": 3; a request has several of one of them at most',
+        ),
+        (
+            {"submit": "A", "text": "a", "says": "b", "beams": 2},
+            'ops[1] (submit A) has "says" and "beams"; given words are said once',
+        ),
+        (
+            {"submit": "A", "text": "a", "says": "b", "samples": 2},
+            'ops[1] (submit A) has "says" and "samples"; given words are said once',
+        ),
+        ({"draft": "A", "tokens": 0}, "ops[1].tokens is 0; it must be a whole number from 1 to 8"),
+        ({"draft": "A", "tokens": 9}, "ops[1].tokens is 9; it must be a whole number from 1 to 8"),
+        ({"draft": "A", "tokens": [1] * 9}, "ops[1] (draft A) has 9 drafts; it may have 8 at most"),
+        ({"draft": "A", "tokens": []}, "ops[1].tokens is []; it must be a list of at least one string or integer"),
+        ({"draft": "A", "tokens": 1, "text": "a"}, 'ops[1] (draft A) needs either "text" or "tokens"'),
+        ({"draft": "A", "min_confidence": -1}, "ops[1].min_confidence is -1; it must be a number from 0 to 1"),
+        (
+            {"draft": "A", "text": "a", "min_confidence": 0.5},
+            'ops[1] (draft A) has drafts and "min_confidence"; only the drafter\'s own have a confidence',
+        ),
+        ({"verify": ""}, 'ops[1].verify is ""; a sequence\'s name has 1 to 16'),
+        ({"store": "A", "salt": "s"}, 'ops[1] (store) has "salt", which is unknown; it may have store'),
+        ({"load": 7}, "ops[1].load is 7; it must be text or a list of at least one token"),
+        ({"load": ""}, 'ops[1].load is ""; it needs at least one word'),
+        ({"load": [None]}, "ops[1].load[0] is null; a token is a string or an integer"),
+        ({"finish": 0}, "ops[1].finish is 0; it must be a whole number from 1 to 1,000,000"),
+        ({"fail": "1"}, 'ops[1].fail is "1"; it must be a whole number'),
+        ({"cancel": 1, "finish": 1}, "ops[1] is finish, cancel; an operation has exactly one of add"),
         ({"add": "A", "tokens": [""]}, 'ops[1].tokens[0] is "" and has 0 characters; a token has 1 to 64'),
         ({"add": "A", "tokens": [2**53]}, "ops[1].tokens[0] is 9007199254740992; an integer token lies between"),
         ({"add": "A", "tokens": ["\ud83d"]}, 'ops[1].tokens[0] is "\\ud83d"; half of a surrogate pair'),
@@ -349,6 +531,14 @@ OP = st.one_of(
     st.builds(Spill, NAME),
     st.builds(Reload, NAME),
     st.builds(Free, NAME),
+    st.builds(Submit, NAME, TOKENS, st.integers(1, 9), priority=st.integers(-9, 9), samples=st.integers(1, 8)),
+    st.builds(Submit, NAME, TOKENS, st.integers(1, 9), salt=st.none() | NAME, beams=st.integers(1, 8)),
+    st.builds(Draft, NAME, st.integers(1, 8), min_confidence=st.floats(0, 1)),
+    st.builds(lambda name, drafts: Draft(name, len(drafts), drafts), NAME, TOKENS),
+    st.builds(Verify, NAME),
+    st.builds(Store, NAME),
+    st.builds(Load, TOKENS, st.none() | NAME),
+    st.builds(EndTransfer, st.integers(1, 99), st.sampled_from(["finish", "fail", "cancel"])),
 )
 CACHE = st.builds(
     CacheConfig,
@@ -364,6 +554,8 @@ CACHE = st.builds(
     scatter=st.booleans(),
     auto_spill=st.booleans(),
     fork=st.booleans(),
+    window=st.none() | st.integers(1, 1024),
+    speculation=st.builds(Speculation, st.integers(0, 8), st.floats(0, 1), st.integers(1, 1024)),
 )
 SCENARIO = st.builds(Scenario, st.integers(0, 2**63 - 1), CACHE, st.lists(OP, max_size=6).map(tuple))
 
