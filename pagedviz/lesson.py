@@ -19,7 +19,7 @@ from typing import Any
 from pagedviz import scenario
 from pagedviz.engine.events import Event, Token
 from pagedviz.engine.snapshot import Snapshot
-from pagedviz.play import Player
+from pagedviz.play import planner
 from pagedviz.probe import Answer, Probe
 from pagedviz.scenario import (
     Abort,
@@ -29,10 +29,10 @@ from pagedviz.scenario import (
     EngineSteps,
     Fork,
     Free,
+    Generate,
     Op,
     Reload,
     Scenario,
-    ScenarioError,
     Spill,
     Submit,
 )
@@ -129,7 +129,7 @@ class Run:
         self.random = random.Random(seed)  # for what a new seed should change
         self.ops: list[Op] = []
         self.events: list[Event] = []
-        self._player = Player(cache, seed, _no_model)
+        self._player = planner(cache, seed)
         self.state = self._player.base
 
     def add(self, seq_id: str, text: str | Sequence[Token], salt: str | None = None) -> None:
@@ -137,6 +137,9 @@ class Run:
 
     def append(self, seq_id: str, text: str | Sequence[Token]) -> None:
         self._do(Append(seq_id, _tokens(text)))
+
+    def generate(self, seq_id: str, num_tokens: int = 1) -> None:
+        self._do(Generate(seq_id, num_tokens))
 
     def fork(self, parent: str, seq_id: str) -> None:
         self._do(Fork(parent, seq_id))
@@ -159,13 +162,14 @@ class Run:
         seq_id: str,
         text: str | Sequence[Token],
         *,
-        says: str | Sequence[Token],
+        says: str | Sequence[Token] = (),
+        max_tokens: int = 0,
         priority: int = 0,
         salt: str | None = None,
     ) -> None:
-        """A request whose outputs are given: a lesson is planned without the model."""
+        """A request whose outputs are given, or for `max_tokens` of the model's own."""
         outputs = _tokens(says)
-        self._do(Submit(seq_id, _tokens(text), len(outputs), outputs, priority, salt))
+        self._do(Submit(seq_id, _tokens(text), len(outputs) or max_tokens, outputs, priority, salt))
 
     def step(self, num_steps: int = 1) -> None:
         self._do(EngineSteps(num_steps))
@@ -204,7 +208,3 @@ def load(name: str, seed: int | None = None) -> Lesson:
 
 def _tokens(text: str | Sequence[Token]) -> tuple[Token, ...]:
     return scenario.tokens_from_text(text) if isinstance(text, str) else tuple(text)
-
-
-def _no_model(seq_id: str) -> Token:
-    raise ScenarioError(f"a lesson gives the tokens itself; {seq_id} cannot generate any here")

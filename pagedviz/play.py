@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pagedviz import sampling
+from pagedviz.dense_model import Array, dense_model
 from pagedviz.engine import invariants
 from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.errors import CacheError, DuplicateSequence, OwnedByRequest
@@ -33,6 +35,8 @@ from pagedviz.scenario import (
 )
 
 PROJECT = Path(__file__).parent.parent
+
+Logits = Callable[[str, int], Array]
 
 
 @dataclass(frozen=True)
@@ -67,14 +71,15 @@ class Happening:
 class Player:
     """One block manager and its scheduler, driven by operations.
 
-    `sample(seq_id)` returns the model's next token of a sequence; it is called only after every earlier happening has
-    been taken from the iterator, so whoever consumes it may compute that token from what has happened.
+    `logits(seq_id, position)` returns the model's scores of the token after `position` of a sequence in the cache; it
+    is called only after every earlier happening has been taken from the iterator, so whoever consumes it may compute
+    them from what has happened. Where a choice is closer to the next best than `margin`, TooClose is raised.
     """
 
-    def __init__(self, cache: CacheConfig, seed: int, sample: Callable[[str], Token]) -> None:
+    def __init__(self, cache: CacheConfig, seed: int, logits: Logits, margin: float = 0.0) -> None:
         self.cache = cache
         self.num_ops = 0
-        self._sample = sample
+        self._logits, self._margin = logits, margin
         self._reported: list[tuple[Event, Snapshot, SourceLine]] = []
         self.manager = BlockManager(
             block_size=cache.block_size,
@@ -118,7 +123,7 @@ class Player:
             case Generate(seq_id, num_tokens):
                 self.manager.reserve(seq_id, num_tokens)
                 for _ in range(num_tokens):
-                    self.manager.append(seq_id, [self._sample(seq_id)])
+                    self.manager.append(seq_id, [self._greedy(seq_id)])
                     yield
             case Fork(parent, seq_id):
                 self.manager.fork(parent, seq_id)
@@ -157,7 +162,14 @@ class Player:
     def _output(self, seq_id: str) -> Token:
         """A request's next output: given with it, or else the model's."""
         request = self.scheduler.requests[seq_id]
-        return request.says[len(request.output)] if request.says else self._sample(seq_id)
+        return request.says[len(request.output)] if request.says else self._greedy(seq_id)
+
+    def _greedy(self, seq_id: str) -> Token:
+        """The model's choice behind the newest token of a sequence."""
+        scores = self._logits(seq_id, self.manager.sequences[seq_id].seq_len - 1)
+        if sampling.gap(scores) < self._margin:
+            raise sampling.TooClose
+        return sampling.greedy(scores)
 
     def _record(self, event: Event) -> None:
         frame = sys._getframe(1)  # the line of the manager that reported
@@ -169,6 +181,17 @@ class Player:
         for event, snapshot, source in reported:
             before, self._before = self._before, snapshot
             yield Happening(event, before, snapshot, op_index, str(op), source, refused)
+
+
+def planner(cache: CacheConfig, seed: int, margin: float = 0.0) -> Player:
+    """A player that knows the model's words from its dense twin, before any kernel has run."""
+    model = dense_model(cache, seed)
+
+    def logits(seq_id: str, position: int) -> Array:
+        return model.logits(player.manager.sequences[seq_id].tokens[: position + 1])
+
+    player = Player(cache, seed, logits, margin)
+    return player
 
 
 def profile(cache: CacheConfig) -> Profile:

@@ -5,25 +5,23 @@ from dataclasses import replace
 from typing import Any
 
 from pagedviz import formula, source
-from pagedviz.engine.events import Token
 from pagedviz.engine.history import History
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.metrics import Memory, memory
-from pagedviz.play import Player
+from pagedviz.play import planner
 from pagedviz.runtime.client import ComputedRun
+from pagedviz.sampling import TooClose
 from pagedviz.scenario import Scenario
 from pagedviz.trace import Check, Step
 
-
-class _Unknown(Exception):
-    """The next token is the model's to choose."""
+CLOSE = 1e-4  # of scores: rounding moves them less
 
 
 class RunView:
     """Steps, states and verdicts of one run.
 
-    The engine runs ahead here as far as the scenario fixes the tokens; from the first generated token on, steps
-    arrive with their verdicts. A planned step that the compute process sees otherwise is a failed check.
+    The engine runs ahead here, with the words of the dense model, as far as rounding cannot change one; from there on
+    steps arrive with their verdicts. A planned step that the compute process sees otherwise is a failed check.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -32,20 +30,16 @@ class RunView:
         self.memory: list[Memory] = []  # by state
         self.stage_steps: list[dict[str, Any]] = []
         self.excerpts: list[dict[str, Any]] = []
-        player = Player(scenario.cache, scenario.seed, self._unknown)
+        player = planner(scenario.cache, scenario.seed, CLOSE)
         self.base = player.base
         self._history = History(player.base)
         self.memory.append(memory(player.base))
         try:
             for happening in itertools.chain.from_iterable(map(player.perform, scenario.ops)):
                 self._append(Step.of(happening), happening.snapshot)
-        except _Unknown:
-            pass
+        except TooClose:
+            pass  # the model's next word is known when the kernels have computed it
         self.num_planned = len(self.steps)
-
-    @staticmethod
-    def _unknown(seq_id: str) -> Token:
-        raise _Unknown
 
     def follow(self, run: ComputedRun) -> None:
         """Take over the steps that only the compute process can know."""

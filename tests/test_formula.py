@@ -6,7 +6,7 @@ import pytest
 
 from pagedviz import formula
 from pagedviz.engine.events import Event, TokensWritten
-from pagedviz.play import Player
+from pagedviz.play import planner
 from pagedviz.scenario import CacheConfig
 from tests.test_trace import CACHED, RUN, SERVED, happenings
 
@@ -82,7 +82,7 @@ def test_formula_has_the_numbers_of_the_step(kind, lines):
 )
 def test_tokens_written_at_once_are_told_block_by_block(position, slots, lines):
     event = TokensWritten("A", position, tuple(slots), slots, engine_step=0)
-    base = Player(CacheConfig(block_size=4), 0, lambda seq_id: "x").base
+    base = planner(CacheConfig(block_size=4), 0).base
     assert formula.lines(CacheConfig(block_size=4), base, event, base, None)[2:] == lines
 
 
@@ -90,7 +90,7 @@ def test_tokens_written_at_once_are_told_block_by_block(position, slots, lines):
 def test_a_long_write_tells_its_first_blocks_and_counts_the_others(num_blocks, last):
     slots = tuple(range(4 * num_blocks))
     event = TokensWritten("A", 0, slots, slots, engine_step=0)
-    base = Player(CacheConfig(block_size=4), 0, lambda seq_id: "x").base
+    base = planner(CacheConfig(block_size=4), 0).base
     lines = formula.lines(CacheConfig(block_size=4), base, event, base, None)[2:]
     assert (len(lines), lines[-1]) == (8, last)
 

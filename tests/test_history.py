@@ -4,13 +4,13 @@ import pytest
 
 from pagedviz.engine import history
 from pagedviz.engine.history import History
-from pagedviz.play import Player
+from pagedviz.play import planner
 from tests.test_trace import RUN
 
 
 def states():
     """The events of a run, and the manager's states before and after them all."""
-    player = Player(RUN.cache, RUN.seed, lambda seq_id: "x")
+    player = planner(RUN.cache, RUN.seed)
     happenings = [happening for op in RUN.ops for happening in player.perform(op)]
     return [h.event for h in happenings], [player.base, *(h.snapshot for h in happenings)]
 

@@ -6,7 +6,7 @@ import pytest
 
 from pagedviz import lesson
 from pagedviz.engine.timetable import idle_seats, timetable
-from pagedviz.play import Player
+from pagedviz.play import planner
 from pagedviz.runtime import probes
 from pagedviz.runtime.recording import Moment
 from pagedviz.scenario import EngineSteps
@@ -20,7 +20,7 @@ def taught():
 
 
 def rows_of(scenario, **settings):
-    player = Player(replace(scenario.cache, **settings), scenario.seed, lambda seq_id: "x")
+    player = planner(replace(scenario.cache, **settings), scenario.seed)
     ops = (*scenario.ops, EngineSteps(50))
     return timetable(happening.event for op in ops for happening in player.perform(op))
 
@@ -32,7 +32,7 @@ def asked(loaded):
 def graded(loaded, placed):
     found, ends = None, [0]
     if placed.page.question.probe:
-        player = Player(loaded.scenario.cache, loaded.scenario.seed, lambda seq_id: "x")
+        player = planner(loaded.scenario.cache, loaded.scenario.seed)
         for op in loaded.scenario.ops:
             ends.append(ends[-1] + len(list(player.perform(op))))
         ops = loaded.scenario.ops[: ends.index(placed.graded_at)]

@@ -6,7 +6,7 @@ import pytest
 
 from pagedviz import lesson
 from pagedviz.engine.timetable import timetable
-from pagedviz.play import Player
+from pagedviz.play import planner
 from pagedviz.runtime import probes
 from pagedviz.runtime.recording import Moment
 from pagedviz.scenario import EngineSteps, Submit
@@ -20,12 +20,12 @@ def taught():
 
 
 def rows_of(scenario, *more, **settings):
-    player = Player(replace(scenario.cache, **settings), scenario.seed, lambda seq_id: "x")
+    player = planner(replace(scenario.cache, **settings), scenario.seed)
     return timetable(happening.event for op in (*scenario.ops, *more) for happening in player.perform(op))
 
 
 def found(loaded, asked, at):
-    player, ends = Player(loaded.scenario.cache, loaded.scenario.seed, lambda seq_id: "x"), [0]
+    player, ends = planner(loaded.scenario.cache, loaded.scenario.seed), [0]
     for op in loaded.scenario.ops:
         ends.append(ends[-1] + len(list(player.perform(op))))
     ops = loaded.scenario.ops[: ends.index(at)]

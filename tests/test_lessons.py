@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from pagedviz import lesson, scenario
-from pagedviz.play import Player
+from pagedviz.play import planner
 from pagedviz.runtime.runner import Runner
 
 NAMES = lesson.names()
@@ -89,7 +89,7 @@ def test_another_seed_is_another_run_of_the_same_length(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_outcome_is_the_state_that_the_scenario_gives(name):
     loaded = lesson.load(name)
-    player = Player(loaded.scenario.cache, loaded.scenario.seed, lambda seq_id: "x")
+    player = planner(loaded.scenario.cache, loaded.scenario.seed)
     states = [player.base] + [h.snapshot for op in loaded.scenario.ops for h in player.perform(op)]
     for placed in loaded.pages:
         assert placed.outcome.before == states[placed.step]
@@ -100,7 +100,7 @@ def test_pages_outcome_is_the_state_that_the_scenario_gives(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_stage_is_at_the_sequence_that_the_kernel_is_asked_about(name, seed):
     loaded = lesson.load(name, seed)
-    player = Player(loaded.scenario.cache, loaded.scenario.seed, lambda seq_id: "x")
+    player = planner(loaded.scenario.cache, loaded.scenario.seed)
     events = [h.event for op in loaded.scenario.ops for h in player.perform(op)]
     for index, asked in loaded.probes():
         if hasattr(asked, "seq_id"):

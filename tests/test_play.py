@@ -7,12 +7,14 @@ import pytest
 
 from pagedviz import scenario
 from pagedviz.engine import block_manager, errors
-from pagedviz.play import PROJECT, Player, free_queue
+from pagedviz.play import PROJECT, Player, free_queue, planner
 from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Generate
+from pagedviz.vocabulary import VOCABULARY
+from tests.model_cases import scores_of
 
 
-def play(cache, *ops, seed=0, sample=lambda seq_id: "x"):
-    player = Player(cache, seed, sample)
+def play(cache, *ops, seed=0):
+    player = planner(cache, seed)
     return [happening for op in ops for happening in player.perform(op)]
 
 
@@ -66,11 +68,11 @@ def test_refusal_that_came_halfway_is_found_out(monkeypatch):
 
 def test_generate_asks_for_a_token_only_after_the_one_before_was_taken():
     seen = []
-    player = Player(CacheConfig(), 0, lambda seq_id: f"after {len(seen)}")
+    player = Player(CacheConfig(), 0, lambda seq_id, position: scores_of(VOCABULARY[len(seen)]))
     for op in (Add("A", ("a",)), Generate("A", 2)):
         for happening in player.perform(op):
             seen.append(happening.event.kind)
-    assert player.manager.sequences["A"].tokens == ["a", "after 3", "after 4"]
+    assert player.manager.sequences["A"].tokens == ["a", VOCABULARY[3], VOCABULARY[4]]
 
 
 def test_generate_is_all_or_nothing():

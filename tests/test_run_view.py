@@ -3,21 +3,23 @@
 import json
 from dataclasses import replace
 
+from pagedviz import run_view
 from pagedviz.engine import history
 from pagedviz.metrics import memory
-from pagedviz.play import Player
+from pagedviz.play import Player, planner
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.scenario import Add, Append, CacheConfig, Generate, Scenario
 from pagedviz.trace import Step
+from tests.model_cases import scores_of
 from tests.test_trace import GOOD, RUN
 
 GENERATES = Scenario(cache=CacheConfig(), ops=(Add("A", ("a",)), Generate("A", 2), Append("A", ("z",))))
 
 
-def computed(scenario, sample=lambda seq_id: "said"):
+def computed(scenario, player=None):
     """All steps of a run as the compute process would send them, each with a good verdict; and the states."""
-    player = Player(scenario.cache, scenario.seed, sample)
+    player = player or planner(scenario.cache, scenario.seed)
     happenings = [happening for op in scenario.ops for happening in player.perform(op)]
     steps = [Step.of(happening) for happening in happenings]
     return ComputedRun("run-1", scenario, steps, [GOOD] * (len(steps) + 1)), [player.base] + [
@@ -35,7 +37,20 @@ def test_run_of_given_tokens_is_planned_to_its_end_and_no_verdict_is_shown_befor
     assert view.checks(run) == run.checks
 
 
-def test_plan_stops_at_the_first_token_that_the_model_chooses_and_follows_from_there():
+def test_words_of_the_model_are_planned_and_one_that_it_says_otherwise_is_a_failed_check():
+    view, (run, _) = RunView(GENERATES), computed(GENERATES)
+    assert view.steps == run.steps
+    assert view.num_planned == len(run.steps) == 6
+    said = run.steps[3].event.token
+    assert view.checks(run) == run.checks
+    other = Player(GENERATES.cache, 0, lambda seq_id, position: scores_of("find" if said != "find" else "now"))
+    checks = view.checks(computed(GENERATES, other)[0])
+    assert next(k for k, check in enumerate(checks) if not check.ok) == 4
+    assert f"replay: the app planned TokenWritten(seq_id='A', position=1, token='{said}'" in checks[4].broken[0]
+
+
+def test_plan_stops_where_rounding_may_choose_and_follows_from_there(monkeypatch):
+    monkeypatch.setattr(run_view, "CLOSE", 100.0)
     view, (run, states) = RunView(GENERATES), computed(GENERATES)
     assert [step.event.kind for step in view.steps] == ["SequenceAdded", "BlockAllocated", "TokenWritten"]
     view.follow(ComputedRun("run-1", GENERATES, run.steps[:4]))
@@ -44,7 +59,7 @@ def test_plan_stops_at_the_first_token_that_the_model_chooses_and_follows_from_t
     view.follow(run)
     assert view.steps == run.steps
     assert view.snapshot(len(run.steps)) == states[-1]
-    assert view.snapshot(len(run.steps)).tokens == {"A": ("a", "said", "said", "z")}
+    assert view.num_planned == 3
 
 
 def test_step_that_was_planned_otherwise_is_a_failed_check():
@@ -57,7 +72,8 @@ def test_step_that_was_planned_otherwise_is_a_failed_check():
 
 def test_every_state_is_there_whether_planned_or_followed(monkeypatch):
     monkeypatch.setattr(history, "KEY_FRAME", 3)
-    for scenario in (RUN, GENERATES):
+    for scenario, close in ((RUN, 0.0), (GENERATES, 0.0), (GENERATES, 100.0)):
+        monkeypatch.setattr(run_view, "CLOSE", close)
         view, (run, states) = RunView(scenario), computed(scenario)
         view.follow(run)
         assert [view.snapshot(k) for k in range(len(states))] == states

@@ -7,12 +7,15 @@ import pytest
 import torch
 
 import kernels
+from pagedviz.play import planner
+from pagedviz.run_view import CLOSE
 from pagedviz.runtime import decode_graph
 from pagedviz.runtime.probes.lens import MAX_BLOCKS
 from pagedviz.runtime.runner import Runner
-from pagedviz.runtime.toy_model import VOCABULARY
-from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Generate, Reload, Spill, parse
+from pagedviz.scenario import Add, Append, CacheConfig, EngineSteps, Fork, Free, Generate, Reload, Spill, Submit, parse
+from pagedviz.vocabulary import VOCABULARY
 from tests.engine_cases import EXAMPLE
+from tests.model_cases import dense
 from tests.runner_cases import TINY, Played, on_attention, one_by_one, same_bits
 
 ABC = ("a", "b", "c")
@@ -227,52 +230,13 @@ def test_write_changes_the_slots_of_its_tokens_and_no_other_bit(monkeypatch):
 # --- the model ---
 
 
-def dense(runner, tokens):
-    """The toy model again, as its docstring says, in float64: no cache, no blocks, all tokens at once.
-
-    Returns K and V [num_layers, seq_len, num_kv_heads, head_dim] and the logits of the last token.
-    """
-    cache, model = runner.cache, runner.model
-    n, group = len(tokens), cache.num_heads // cache.num_kv_heads
-
-    def norm(x):
-        return x / (x.pow(2).mean(dim=-1, keepdim=True) + 1e-6).sqrt()
-
-    def rotate(heads):
-        """Rotary positions as complex numbers: pair i of a head turns by position / 10000^(2i / head_dim)."""
-        pairs = torch.view_as_complex(heads.reshape(n, -1, cache.head_dim // 2, 2).contiguous())
-        speed = 10_000.0 ** (-2 * torch.arange(cache.head_dim // 2, dtype=torch.float64) / cache.head_dim)
-        turn = torch.polar(torch.ones(n, cache.head_dim // 2, dtype=torch.float64), torch.arange(n)[:, None] * speed)
-        return torch.view_as_real(pairs * turn[:, None]).flatten(-2)
-
-    x = torch.stack([model.embed(token).cpu().double() for token in tokens])
-    keys, values = [], []
-    for layer in model.layers:
-        w = {name: weight.cpu().double() for name, weight in layer.items()}
-        q, k, v = (
-            (norm(x) @ w[name]).view(n, heads, cache.head_dim)
-            for name, heads in (("q", cache.num_heads), ("k", cache.num_kv_heads), ("v", cache.num_kv_heads))
-        )
-        q, k = rotate(q), rotate(k)
-        keys.append(k)
-        values.append(v)
-        attention = torch.zeros(n, cache.num_heads, cache.head_dim, dtype=torch.float64)
-        for i in range(n):
-            for head in range(cache.num_heads):
-                scores = k[: i + 1, head // group] @ q[i, head] / math.sqrt(cache.head_dim)
-                attention[i, head] = scores.softmax(0) @ v[: i + 1, head // group]
-        x = x + attention.flatten(1) @ w["out"]
-        x = x + torch.nn.functional.gelu(norm(x) @ w["up"]) @ w["down"]
-    return torch.stack(keys), torch.stack(values), norm(x[-1]) @ model.head.cpu().double()
-
-
 GQA = CacheConfig(num_blocks=12, block_size=3, num_heads=4, num_kv_heads=2, head_dim=6, scatter=True)
 
 
 def test_cache_holds_the_k_and_v_of_a_model_without_a_cache():
     tokens = ("Four", "score", "and", "seven", 7, "🙂", "שלום")
     played = Played(Add("A", tokens), cache=GQA)
-    k, v, _ = dense(played.runner, tokens)
+    k, v, _ = dense(GQA, 0, tokens)
     torch.testing.assert_close([x.cpu().double() for x in played.kv("A")], [k, v], atol=1e-5, rtol=1e-5)
 
 
@@ -281,9 +245,21 @@ def test_generated_tokens_are_those_of_a_model_without_a_cache(seed):
     played = Played(Add("A", ABC), Generate("A", 6), cache=GQA, seed=seed)
     expected = list(ABC)
     for _ in range(6):
-        expected.append(VOCABULARY[int(dense(played.runner, expected)[2].argmax())])
+        expected.append(VOCABULARY[int(dense(GQA, seed, expected)[2][-1].argmax())])
     assert played.state.tokens["A"] == tuple(expected)
     assert all(check.ok for check in played.checks)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kernels_say_what_was_planned_and_rounding_moves_scores_less_than_the_plan_allows(seed):
+    ops = (Add("A", ABC), Generate("A", 4), Submit("R", ("x", 7), 3), EngineSteps(4))
+    played = Played(*ops, cache=GQA, seed=seed)
+    plan = planner(GQA, seed)
+    planned = [happening.event for op in ops for happening in plan.perform(op)]
+    assert [happening.event for happening, _ in played.steps] == planned
+    for position in range(len(ABC) + 4):
+        moved = played.runner.player._logits("A", position) - plan._logits("A", position)
+        assert abs(moved).max() < CLOSE / 4
 
 
 def test_neither_copies_nor_journeys_change_what_is_generated():

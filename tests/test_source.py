@@ -1,12 +1,12 @@
 """The excerpt of our source that is shown beside a step."""
 
 from pagedviz import source
-from pagedviz.play import PROJECT, Player, SourceLine
+from pagedviz.play import PROJECT, SourceLine, planner
 from tests.test_trace import RUN
 
 
 def test_excerpt_of_every_step_is_the_function_with_its_line():
-    player = Player(RUN.cache, RUN.seed, lambda seq_id: "x")
+    player = planner(RUN.cache, RUN.seed)
     for op in RUN.ops:
         for happening in player.perform(op):
             shown = source.excerpt(happening.source)

@@ -9,7 +9,7 @@ from pagedviz.engine.events import Written
 from pagedviz.engine.policies import POLICIES
 from pagedviz.engine.scheduler import Limits
 from pagedviz.engine.timetable import idle_seats, timetable, waits
-from pagedviz.play import Player
+from pagedviz.play import planner
 from pagedviz.probe import Chunks, Launch, Probe, Timetable, Way
 from pagedviz.runtime import probes
 from pagedviz.runtime.probes.timetable import KINDS
@@ -24,7 +24,7 @@ WORDS = tuple("abcdefghijkl")
 
 
 def played(*ops, cache=CACHE):
-    player = Player(cache, 0, lambda seq_id: "x")
+    player = planner(cache, 0)
     return [happening.event for op in ops for happening in player.perform(op)]
 
 

@@ -8,7 +8,7 @@ import pytest
 from pagedviz import trace
 from pagedviz.engine.events import Event
 from pagedviz.engine.scheduler import Limits
-from pagedviz.play import Player
+from pagedviz.play import planner
 from pagedviz.scenario import (
     Abort,
     Add,
@@ -86,7 +86,7 @@ SERVED = Scenario(
 
 
 def happenings(run=RUN):
-    player = Player(run.cache, run.seed, lambda seq_id: "x")
+    player = planner(run.cache, run.seed)
     return [happening for op in run.ops for happening in player.perform(op)]
 
 

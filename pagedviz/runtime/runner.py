@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import kernels
+from pagedviz.dense_model import Array
 from pagedviz.engine import invariants
 from pagedviz.engine.events import BatchWritten, BlockCollapsed, BlockHit, Event, Write, Written
 from pagedviz.engine.snapshot import Snapshot
@@ -42,7 +43,7 @@ class Runner:
         self.decode = DecodeGraphs()
         self.log = KVLog(cache.num_layers)
         # Not a method: in a circle of references the tensors of a closed run would wait to be collected.
-        self.player = Player(cache, seed, partial(_next_token, self.model, self.log))
+        self.player = Player(cache, seed, partial(_logits, self.model, self.log))
         self.recording = Recording(Scenario(seed, cache), self.player.base, self.device)
 
     def check_start(self) -> Check:
@@ -236,5 +237,5 @@ class Runner:
         return [[round(weight, 4) for weight in row] for row in rows.tolist()]
 
 
-def _next_token(model: ToyModel, log: KVLog, seq_id: str) -> str:
-    return model.next_token(log.sequences[seq_id].x[-1])
+def _logits(model: ToyModel, log: KVLog, seq_id: str, position: int) -> Array:
+    return model.logits(log.sequences[seq_id].x[position])

@@ -1,7 +1,6 @@
 """The learner's own run: a scenario that grows by operations, with undo. It lives in the session, and no change is lost
 to a refusal: what the engine or the format would refuse is said in a sentence and leaves everything as it was."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -11,9 +10,8 @@ import streamlit as st
 
 from pagedviz import scenario as scenarios
 from pagedviz import trace
-from pagedviz.engine.events import Token
 from pagedviz.engine.snapshot import Snapshot
-from pagedviz.play import Player
+from pagedviz.play import planner
 from pagedviz.scenario import Add, CacheConfig, Op, Scenario, ScenarioError
 from pagedviz.trace import Claims
 from pagedviz.ui import address
@@ -125,7 +123,8 @@ def own_run() -> OwnRun:
 
 @dataclass(frozen=True)
 class DryRun:
-    """What the engine would do, without a model. `refusal` is why the last operation is refused, if it is."""
+    """What the engine would do, with the words of the dense model. `refusal` is why the last operation is refused, if
+    it is."""
 
     refusal: str
     state: Snapshot
@@ -134,11 +133,7 @@ class DryRun:
 
 @lru_cache(maxsize=64)
 def dry_run(scenario: Scenario) -> DryRun:
-    def stand_in(seq_id: str) -> Token:
-        """A dry run does not know the model's word, but that it is the same one behind the same tokens."""
-        return "…" + hashlib.sha256(repr(player.manager.sequences[seq_id].tokens).encode()).hexdigest()[:12]
-
-    player = Player(scenario.cache, scenario.seed, stand_in)
+    player = planner(scenario.cache, scenario.seed)
     refusal, state, num_steps = "", player.base, 0
     for op in scenario.ops:
         for happening in player.perform(op):

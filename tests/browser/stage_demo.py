@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT))
 from pagedviz.engine.block_manager import BlockManager  # noqa: E402
 from pagedviz.engine.events import Event  # noqa: E402
 from pagedviz.engine.policies import PROFILES  # noqa: E402
-from pagedviz.play import Happening, Player  # noqa: E402
+from pagedviz.play import Happening, Player, planner  # noqa: E402
 from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Op, Reload, Scenario, Spill, from_json  # noqa: E402
 from tests.browser import lens_answers  # noqa: E402
 
@@ -88,7 +88,7 @@ def check(happening: Happening | None, **changes: Any) -> Data:
 
 def play(config: CacheConfig, ops: Iterable[Op]) -> tuple[Player, list[Happening]]:
     """The engine plays the operations; each happening carries the manager's own state after it."""
-    player = Player(config, seed=3, sample=lambda seq: "token")
+    player = planner(config, seed=3)
     return player, [happening for op in ops for happening in player.perform(op)]
 
 

@@ -66,7 +66,7 @@ def _played(cache: CacheConfig, scenario: Scenario) -> list[Event]:
     return [happening.event for happening in happenings]
 
 
-def _given(seq_id: str) -> NoReturn:
+def _given(seq_id: str, position: int) -> NoReturn:
     raise Refused(f"Only words that were given can be played again, and {seq_id} generates its own.")
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from pagedviz import probe
-from pagedviz.engine.events import Event, OperationRefused, Token
+from pagedviz.engine.events import Event, OperationRefused
 from pagedviz.engine.policies import POLICIES
 from pagedviz.engine.timetable import Row, idle_seats, timetable
 from pagedviz.play import Player
@@ -75,7 +75,7 @@ def _cache(cache: CacheConfig, way: Way) -> CacheConfig:
     return replace(cache, policies=tuple(sorted(policies.items())), scheduler=limits)
 
 
-def _says_nothing(seq_id: str) -> Token:
+def _says_nothing(seq_id: str, position: int) -> NoReturn:
     raise Refused(f"{seq_id} has no words of its own.")
 
 

@@ -1,0 +1,51 @@
+"""How scores become words: the greedy choice, a draw that is the same everywhere, the best few for a beam search."""
+
+import hashlib
+
+import numpy as np
+
+from pagedviz.dense_model import Array
+from pagedviz.engine.events import Token
+from pagedviz.vocabulary import VOCABULARY
+
+
+class TooClose(Exception):
+    """A choice that rounding might have made otherwise."""
+
+
+def greedy(logits: Array) -> Token:
+    """The word with the highest score; of equal ones the first in the vocabulary."""
+    return VOCABULARY[int(np.argmax(logits))]
+
+
+def sampled(logits: Array, seed: int, seq_id: str, position: int) -> Token:
+    """A word drawn in proportion to softmax(logits), by what chance gives this sequence at this position."""
+    return greedy(noised(logits, seed, seq_id, position))
+
+
+def noised(logits: Array, seed: int, seq_id: str, position: int) -> Array:
+    """The scores plus Gumbel noise, whose greedy choice is a draw from their softmax.
+
+    The noise is drawn from a hash of the seed, the sequence and the position, so every process draws the same word.
+    """
+    digest = hashlib.sha256(f"{seed}:{seq_id}:{position}".encode()).digest()
+    noise: Array = np.random.default_rng(int.from_bytes(digest[:16])).gumbel(size=len(logits))
+    return logits + noise
+
+
+def best(logits: Array, k: int) -> list[tuple[Token, float]]:
+    """The k likeliest words with their log-probabilities, best first; of equal ones the first in the vocabulary."""
+    scores = log_softmax(logits)
+    return [(VOCABULARY[i], float(scores[i])) for i in np.argsort(-scores, kind="stable")[:k]]
+
+
+def gap(scores: Array, k: int = 1) -> float:
+    """How little would change which the k best are, or their order: the least distance from one to the next best."""
+    ranked = -np.sort(-np.asarray(scores, dtype=np.float64))[: k + 1]
+    return float(np.min(-np.diff(ranked), initial=np.inf))
+
+
+def log_softmax(logits: Array) -> Array:
+    shifted = np.asarray(logits, dtype=np.float64) - np.max(logits)
+    scores: Array = shifted - np.log(np.exp(shifted).sum())
+    return scores
