@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from pagedviz import request_formula
+from pagedviz import draft_formula, request_formula, tier_formula, window_formula
 from pagedviz.engine import events
 from pagedviz.engine.events import Event, Write
 from pagedviz.engine.snapshot import Snapshot
@@ -17,21 +17,32 @@ def lines(
     cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot, refused: Mapping[str, Any] | None
 ) -> list[str]:
     """What was computed in this step, from the state before and after it. Empty when nothing was."""
+    of_family = (family(cache, before, event, after) for family in FAMILIES)
+    found = next(filter(None, of_family), None) or _of_refusal(refused)
+    return [*window_formula.group(cache, event), *found]
+
+
+def _of_blocks(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -> list[str]:
     size = cache.block_size
     match event:
         case events.SequenceAdded():
+            each = "" if len(cache.windows) == 1 else f" in each of {len(cache.windows)} groups"
             needed = -(-event.num_tokens // size)
-            return [f"blocks = ceil({event.num_tokens} / {size}) = {needed}", f"free = {len(before.free_blocks)}"]
+            return [f"blocks{each} = ceil({event.num_tokens} / {size}) = {needed}", f"free = {len(before.free_blocks)}"]
         case events.SequenceForked():
-            return [f"entries = {event.num_blocks}", "blocks taken = 0"]
+            skipped = [f"entries of the null block = {event.num_skipped}"] if event.num_skipped else []
+            return [f"entries = {event.num_blocks}", *skipped, "blocks taken = 0"]
         case events.BlockAllocated():
             return [f"free_queue[0] = {before.free_blocks[0]}", f"block_table[{event.logical_block}] = {event.block}"]
         case events.BlockHit():
             end = (event.logical_block + 1) * size
+            agreed = f"at most {event.num_tokens} − 1 tokens"
+            if event.group:  # group 0's entries stand already
+                agreed = f"{len(after.block_tables[event.seq_id]) * size} tokens that every group agrees on"
             return [
                 f"block_table[{event.logical_block}] = {event.block}, hash {event.block_hash}",
                 f"ref_count[{event.block}] = {event.ref_count - 1} + 1 = {event.ref_count}",
-                f"cached = {end} of at most {event.num_tokens} − 1 tokens",
+                f"cached = {end} of {agreed}",
             ]
         case events.BlockCached():
             parent = event.parent_hash or ("salt" if after.salts.get(event.seq_id) is not None else "nothing")
@@ -55,6 +66,7 @@ def lines(
                 f"slot = block_table[{event.position} // {size}] × {size} + {event.position} % {size}",
                 f"     = block_table[{event.position // size}] × {size} + {event.offset}",
                 f"     = {event.block} × {size} + {event.offset} = {event.slot}",
+                *_group_0(cache),
             ]
         case events.TokensWritten() | events.BatchWritten():
             several = len(event.writes) > 1
@@ -63,6 +75,8 @@ def lines(
                 "slot = block_table[position // block_size]",
                 "       × block_size + position % block_size",
                 *_first(runs),
+                *_first([line for write in event.writes for line in draft_formula.of_write(write, after)], "sequences"),
+                *_group_0(cache),
             ]
         case events.WriteStopped():
             return [f"ref_count[{event.block}] = {event.ref_count} > 1", "so copy first, then write"]
@@ -88,11 +102,19 @@ def lines(
             return [f"device {event.block} → host {event.host_block}", f"bytes = {_bytes(cache)}"]
         case events.BlockReloaded():
             return [f"host {event.host_block} → device {event.block}", f"bytes = {_bytes(cache)}"]
-    of_request = request_formula.lines(cache, before, event, after)
-    if of_request:
-        return of_request
+    return []
+
+
+FAMILIES = (_of_blocks, window_formula.lines, draft_formula.lines, request_formula.lines, tier_formula.lines)
+
+
+def _of_refusal(refused: Mapping[str, Any] | None) -> list[str]:
     numbers = {name: value for name, value in (refused or {}).items() if isinstance(value, int)}
     return [f"{name} = {value}" for name, value in numbers.items()]
+
+
+def _group_0(cache: CacheConfig) -> list[str]:
+    return [] if len(cache.windows) == 1 else ["of group 0; each group has slots by a table of its own"]
 
 
 def _runs(write: Write, size: int) -> list[str]:
@@ -106,11 +128,11 @@ def _runs(write: Write, size: int) -> list[str]:
     return lines
 
 
-def _first(lines: list[str]) -> list[str]:
+def _first(lines: list[str], of: str = "blocks") -> list[str]:
     """All lines, or the first few of many."""
     if len(lines) <= MOST_RUNS:
         return lines
-    return [*lines[: MOST_RUNS - 1], f"and {len(lines) - MOST_RUNS + 1} more blocks"]
+    return [*lines[: MOST_RUNS - 1], f"and {len(lines) - MOST_RUNS + 1} more {of}"]
 
 
 def _span(first: int, last: int) -> str:
@@ -118,7 +140,7 @@ def _span(first: int, last: int) -> str:
 
 
 def _bytes(cache: CacheConfig) -> str:
-    factors = (2, cache.num_layers, cache.block_size, cache.num_kv_heads, cache.head_dim, 4)
+    factors = (2, cache.layers_per_block, cache.block_size, cache.num_kv_heads, cache.head_dim, 4)
     return f"{' × '.join(map(str, factors))} = {cache.bytes_per_block:,}"
 
 

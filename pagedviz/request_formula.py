@@ -1,7 +1,10 @@
 """The numbers behind a scheduler's event: lines of plain text, as `formula` gives them for those of the blocks."""
 
+import itertools
+from functools import partial
+
 from pagedviz.engine import request_events as events
-from pagedviz.engine.events import Event
+from pagedviz.engine.events import Event, Token
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.scenario import CacheConfig
 
@@ -11,10 +14,11 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
     size = cache.block_size
     match event:
         case events.RequestSubmitted():
-            most = len(event.tokens) + event.num_tokens - 1
+            most, several = len(event.tokens) + event.num_tokens - 1, max(event.samples, event.beams)
+            each = "" if several == 1 else f" of each of {several}"
             return [
-                f"slots at most = {len(event.tokens)} + {event.num_tokens} − 1 = {most}",
-                f"blocks at most = ceil({most} / {size}) = {-(-most // size)}",
+                f"slots{each} at most = {len(event.tokens)} + {event.num_tokens} − 1 = {most}",
+                f"blocks{each} at most = ceil({most} / {size}) = {-(-most // size)}",
                 f"waiting = {_queue(after.waiting)}",
             ]
         case events.StepStarted():
@@ -45,12 +49,43 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
         case events.RequestDropped():
             return [f"tokens to compute again = {event.num_tokens}", f"waiting = {_queue(after.waiting)}"]
         case events.TokensSampled():
-            outputs = [f"{s}: {len(after.requests[s].output)} of {after.requests[s].num_tokens}" for s in event.seq_ids]
-            return ["outputs", *outputs]
+            return [
+                "outputs",
+                *itertools.starmap(partial(_sampled, after), zip(event.seq_ids, event.tokens, strict=True)),
+            ]
+        case events.RequestForked():
+            num_tokens = len(after.requests[event.seq_id].prompt)
+            return [
+                f"sequences = {len(event.seq_ids)}",
+                f"prompt's blocks = ceil({num_tokens} / {size}) = {-(-num_tokens // size)}",
+            ]
+        case events.BeamsChosen():
+            return ["score = parent's score + log p", *_scores(before, event)]
         case events.RequestFinished() | events.RequestAborted():
             request = after.requests[event.seq_id]
             return [f"outputs = {len(request.output)} of {request.num_tokens}", f"running = {_queue(after.running)}"]
     return []
+
+
+def _sampled(after: Snapshot, seq_id: str, tokens: tuple[Token, ...]) -> str:
+    """How many outputs a sequence has, and how many of them this step gave."""
+    request = next(request for request in after.requests.values() if seq_id in request.outputs)
+    drafts = f", {len(tokens) - 1} accepted and 1 new" if len(tokens) > 1 else ""
+    return f"{seq_id}: {len(request.outputs[seq_id])} of {request.num_tokens}{drafts}"
+
+
+def _scores(before: Snapshot, event: events.BeamsChosen) -> list[str]:
+    """A sum for each beam. What is added is told so that the sum is right in the digits that are shown."""
+    scores = before.requests[event.seq_id].scores
+    lines = []
+    for seq_id, parent, token, score in zip(event.seq_ids, event.parents, event.tokens, event.scores, strict=True):
+        total, start = round(score, 3), round(scores.get(parent, 0.0), 3)
+        lines.append(f"{seq_id}, “{token}” behind {parent}: {_signed(start)} − {start - total:.3f} = {_signed(total)}")
+    return lines
+
+
+def _signed(score: float) -> str:
+    return f"{score:.3f}".replace("-", "−")
 
 
 def _queue(names: tuple[str, ...]) -> str:

@@ -1,24 +1,157 @@
 """Every step's formula has the step's own numbers, and is true."""
 
+import dataclasses
+import functools
 import re
 
 import pytest
 
 from pagedviz import formula
+from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.events import Event, TokensWritten
-from pagedviz.play import planner
+from pagedviz.engine.request_events import BeamsChosen, RequestForked, TokensSampled
+from pagedviz.engine.snapshot import RequestState
+from pagedviz.play import free_queue, planner, profile
 from pagedviz.scenario import CacheConfig
 from tests.test_trace import CACHED, RUN, SERVED, happenings
 
+WINDOWED = CacheConfig(profile="vllm-v1", window=4)
+GROUPED = CacheConfig(profile="vllm-v1", groups=(None, 4), prefix_caching=True)
+DRAFTED = CacheConfig(profile="vllm-v1", policies=(("rollback", "trim_blocks"),))
+TIERED = CacheConfig(profile="nano-vllm", prefix_caching=True, num_blocks=6, host_chunks=3)
 
+
+def managed(cache, *calls):
+    """What a manager reports when these are called on it, each with its lines."""
+    manager = BlockManager(
+        block_size=cache.block_size,
+        num_blocks=cache.num_blocks,
+        free_blocks=free_queue(cache, 0),
+        host_blocks=cache.host_blocks,
+        profile=profile(cache),
+        auto_spill=False,
+        report=lambda event: reported.append((event, manager.snapshot())),
+        prefix_caching=cache.prefix_caching,
+        windows=cache.windows,
+        host_chunks=cache.host_chunks,
+    )
+    reported, before = [], manager.snapshot()
+    for call in calls:
+        call(manager)
+    for event, after in reported:
+        yield event, formula.lines(cache, before, event, after, None)
+        before = after
+
+
+def verified(manager):
+    manager.write("A")
+    manager.verify("A", 1)
+
+
+PROMPT, OTHER = tuple("abcdefghi"), tuple("1234567890123456789012")
+MANAGED = {
+    "window": (WINDOWED, lambda m: m.add("A", PROMPT), lambda m: m.append("A", "j")),
+    "two blocks more": (
+        dataclasses.replace(WINDOWED, profile="vllm-v0"),
+        lambda m: m.add("A", (*PROMPT, *PROMPT)),
+        lambda m: m.append("A", "j"),
+    ),
+    "groups": (GROUPED, lambda m: m.add("A", PROMPT), lambda m: m.add("B", PROMPT)),
+    "drafts": (
+        DRAFTED,
+        lambda m: m.add("A", PROMPT),
+        lambda m: m.draft("A", "j", ("k", "l", "m"), (0.75, 0.5, 0.25)),
+        verified,
+    ),
+    "dropped": (
+        DRAFTED,
+        lambda m: m.add("A", PROMPT),
+        lambda m: m.propose("A", ("k", "l", "m"), (0.75, 0.5, 0.25)),
+        lambda m: m.drop_drafts("A", 1, "one launch verifies no more"),
+    ),
+    "touched": (
+        TIERED,
+        lambda m: m.add("A", PROMPT),
+        lambda m: m.store("A"),
+        lambda m: m.end_transfer(1, "finish"),
+        lambda m: m.free("A"),
+        lambda m: m.add("B", OTHER[:5]),
+        lambda m: m.store("B"),
+        lambda m: m.free("B"),
+        lambda m: m.add("C", OTHER[:17]),
+        lambda m: m.free("C"),
+        lambda m: m.load(PROMPT),
+    ),
+    "tier": (
+        TIERED,
+        lambda m: m.add("A", PROMPT),
+        lambda m: m.store("A"),
+        lambda m: m.end_transfer(1, "finish"),
+        lambda m: m.free("A"),
+        lambda m: m.add("B", OTHER),
+        lambda m: m.free("B"),
+        lambda m: m.load(PROMPT),
+        lambda m: m.end_transfer(2, "abort"),
+        lambda m: m.load(PROMPT),
+        lambda m: m.end_transfer(3, "finish"),
+        lambda m: m.add("C", OTHER[:13]),
+        lambda m: m.free("C"),
+        lambda m: m.add("D", OTHER),
+        lambda m: m.free("D"),
+        lambda m: m.load(PROMPT),
+        lambda m: m.end_transfer(4, "fail"),
+        lambda m: m.add("E", (*OTHER[:12], "e")),
+        lambda m: m.store("E"),
+        lambda m: m.end_transfer(5, "fail"),
+        lambda m: m.store("E"),
+        lambda m: m.end_transfer(6, "abort"),
+        lambda m: m.store("E"),
+        lambda m: m.end_transfer(7, "finish"),
+        lambda m: m.free("E"),
+        lambda m: m.add("F", PROMPT),
+        lambda m: m.store("F"),
+    ),
+}
+
+
+def branched():
+    """Requests that go on as several sequences; the sums are of a model, so they are made up here."""
+    cache = CacheConfig(block_size=4)
+    base = planner(cache, 0).base
+    request = RequestState(
+        PROMPT, {"A.1": ("x",), "A.2": ("y",)}, 5, 0, None, beams=2, scores={"A.1": -0.5, "A.2": -1.2504}
+    )
+    before = dataclasses.replace(base, requests={"A": request})
+    outputs = {"A.1": ("y", "u"), "A.2": ("y", "v")}
+    after = dataclasses.replace(base, requests={"A": request._replace(outputs=outputs)})
+    for event in (
+        RequestForked("A", ("A.1", "A.2")),
+        BeamsChosen("A", ("A.1", "A.2"), ("A.2", "A.2"), ("u", "v"), (-2.0006, -2.75), ("A.1",), "said"),
+        TokensSampled(("A.1",), (("y", "u"),), "said"),
+    ):
+        yield event, formula.lines(cache, before, event, after, None)
+
+
+@functools.cache
 def played():
+    told = []
     for run in (RUN, CACHED, SERVED):
         for h in happenings(run):
-            yield h.event, formula.lines(run.cache, h.before, h.event, h.snapshot, h.refused)
+            told.append((h.event, formula.lines(run.cache, h.before, h.event, h.snapshot, h.refused)))
+    for cache, *calls in MANAGED.values():
+        told += managed(cache, *calls)
+    return [*told, *branched()]
 
 
 def lines_of(kind):
     return next(lines for event, lines in played() if event.kind == kind)
+
+
+def lines_in(case, kind, **fields):
+    cache, *calls = MANAGED[case]
+    return next(
+        lines for event, lines in managed(cache, *calls) if event.kind == kind and vars(event).items() >= fields.items()
+    )
 
 
 def test_every_kind_of_event_has_a_formula():
@@ -71,6 +204,156 @@ def test_formula_has_the_numbers_of_the_step(kind, lines):
     assert lines_of(kind) == lines
 
 
+BELOW = ["first position seen = 9 − 4 + 1 = 6", "blocks below = floor(6 / 4) = 1"]
+HASHES = ("761625a1", "724c4cee")  # of the prompt's two full blocks
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "fields", "lines"),
+    [
+        (
+            "window",
+            "BlockOutOfWindow",
+            {},
+            [*BELOW, "block_table[0]: 1 → 0, the null block", "ref_count[1] = 1 − 1 = 0"],
+        ),
+        ("two blocks more", "NullBlockTaken", {}, ["free_queue[0] = 5", "free = 7 − 1 = 6"]),
+        (
+            "two blocks more",
+            "BlockOutOfWindow",
+            {},
+            [
+                *["full blocks = floor(18 / 4) = 4", "kept = floor(4 / 4) + 2 = 3", "blocks let go = 4 − 3 = 1"],
+                *["block_table[0]: 0 → 5, the null block", "ref_count[0] = 1 − 1 = 0"],
+            ],
+        ),
+        ("groups", "SequenceAdded", {}, ["blocks in each of 2 groups = ceil(9 / 4) = 3", "free = 11"]),
+        (
+            "groups",
+            "BlockAllocated",
+            {"group": 1},
+            ["group 1, layer 1: window 4", "free_queue[0] = 4", "block_table[0] = 4"],
+        ),
+        (
+            "groups",
+            "PrefixSkipped",
+            {},
+            [
+                *["group 1, layer 1: window 4", "tokens that every group agrees on = 8"],
+                *["first position seen = 8 − 4 + 1 = 5", "blocks below = floor(5 / 4) = 1"],
+                *["block_table[0] = 0, the null block", "tokens that none need hold = 1 × 4 = 4"],
+            ],
+        ),
+        (
+            "groups",
+            "BlockHit",
+            {"group": 0},
+            [
+                *["group 0, layer 0: all tokens", f"block_table[0] = 1, hash {HASHES[0]}", "ref_count[1] = 1 + 1 = 2"],
+                "cached = 4 of at most 9 − 1 tokens",
+            ],
+        ),
+        (
+            "groups",
+            "BlockHit",
+            {"group": 1},
+            [
+                *["group 1, layer 1: window 4", f"block_table[1] = 5, hash {HASHES[1]}", "ref_count[5] = 1 + 1 = 2"],
+                "cached = 8 of 8 tokens that every group agrees on",
+            ],
+        ),
+        (
+            "drafts",
+            "TokensDrafted",
+            {},
+            [
+                *["confidence = 0.75, 0.50, 0.25", "slots = 1 + 3 = 4"],
+                *["seq_len = 9 + 1 + 3 = 13", "blocks = ceil(13 / 4) = 4"],
+            ],
+        ),
+        (
+            "drafts",
+            "DraftsVerified",
+            {},
+            ["accepted = 1 of 3 drafts", "seq_len = 13 − 2 = 11", "blocks = ceil(11 / 4) = 3 of 4"],
+        ),
+        ("dropped", "DraftsDropped", {}, ["drafts = 3 − 2 = 1"]),
+        (
+            "tier",
+            "TierStoreBegun",
+            {},
+            [
+                *[f"block 0 → chunk 0, hash {HASHES[0]}", f"block 1 → chunk 1, hash {HASHES[1]}"],
+                *["bytes = 2 × 512 = 1,024", "free chunks = 1 of 3"],
+            ],
+        ),
+        (
+            "tier",
+            "TierStoreFinished",
+            {},
+            ["device blocks that nobody else names = 0 of 2", "free chunks = 1 of 3", "transfers that go on = 0"],
+        ),
+        ("touched", "TierTouched", {}, [f"recency ends with {HASHES[1]}, {HASHES[0]}"]),
+        (
+            "tier",
+            "TierLoadBegun",
+            {},
+            [
+                *[f"block 0 ← chunk 0, hash {HASHES[0]}", f"block 1 ← chunk 1, hash {HASHES[1]}"],
+                *["bytes = 2 × 512 = 1,024", "free device blocks = 6 − 2 = 4"],
+            ],
+        ),
+        (
+            "tier",
+            "TierLoadFailed",
+            {},
+            ["device blocks that nobody else names = 2 of 2", "free chunks = 3 of 3", "transfers that go on = 0"],
+        ),
+        (
+            "tier",
+            "BlockLoaded",
+            {},
+            [
+                *[f"hash of block 5 = {HASHES[1]}", "ref_count[5] = 1 − 1 = 0", "free_queue[4] = 5"],
+                "cached = 3 blocks",
+            ],
+        ),
+        ("tier", "TierEvicted", {}, ["hash 75aae366 → none", "free chunks = 1 of 3"]),
+    ],
+)
+def test_formula_of_windows_groups_drafts_and_the_host_tier(case, kind, fields, lines):
+    assert lines_in(case, kind, **fields) == lines
+
+
+def test_a_launch_tells_which_of_its_tokens_are_drafts_and_of_which_group_its_slots_are():
+    assert lines_in("drafts", "TokensWritten", position=9)[-1] == "A: 4 tokens, the last 3 drafts"
+    assert lines_in("groups", "TokensWritten")[-1] == "of group 0; each group has slots by a table of its own"
+
+
+def test_a_block_of_a_group_has_the_bytes_of_that_groups_layers():
+    cache = CacheConfig(profile="vllm-v1", groups=(None, 4))
+    assert formula._bytes(cache) == "2 × 1 × 4 × 1 × 8 × 4 = 256"
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines"),
+    [
+        ("RequestForked", ["sequences = 2", "prompt's blocks = ceil(9 / 4) = 3"]),
+        (
+            "BeamsChosen",
+            [
+                "score = parent's score + log p",
+                "A.1, “u” behind A.2: −1.250 − 0.751 = −2.001",
+                "A.2, “v” behind A.2: −1.250 − 1.500 = −2.750",
+            ],
+        ),
+        ("TokensSampled", ["outputs", "A.1: 2 of 5, 1 accepted and 1 new"]),
+    ],
+)
+def test_formula_of_a_request_that_goes_on_as_several_sequences(kind, lines):
+    assert next(told for event, told in branched() if event.kind == kind) == lines
+
+
 @pytest.mark.parametrize(
     ("position", "slots", "lines"),
     [
@@ -97,7 +380,7 @@ def test_a_long_write_tells_its_first_blocks_and_counts_the_others(num_blocks, l
 
 def test_every_sum_in_a_formula_is_true():
     sums = [line for _, lines in played() for line in lines if re.search(r"[\d] [×+−] .* = ", line)]
-    assert len(sums) >= 8
+    assert len(sums) >= 12
     for line in sums:
-        *_, left, right = line.split(" = ")
-        assert eval(left.replace("×", "*").replace("−", "-")) == int(right.replace(",", "")), line
+        *_, left, right = line.replace("×", "*").replace("−", "-").split(" = ")
+        assert eval(left.split(": ")[-1]) == pytest.approx(float(right.replace(",", ""))), line

@@ -1,0 +1,40 @@
+"""The numbers behind the events of drafted tokens: lines of plain text, as `formula` gives them for all others."""
+
+from pagedviz.engine import events
+from pagedviz.engine.events import Event, Write
+from pagedviz.engine.snapshot import Snapshot
+from pagedviz.scenario import CacheConfig
+
+
+def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -> list[str]:
+    """Empty for any other event."""
+    match event:
+        case events.TokensDrafted():
+            size, seq_len, drafts = cache.block_size, event.position - 1, len(event.tokens)
+            sure = [f"confidence = {', '.join(f'{c:.2f}' for c in event.confidences)}"] if event.confidences else []
+            end = seq_len + 1 + drafts
+            return [
+                *sure,
+                f"slots = 1 + {drafts} = {1 + drafts}",
+                f"seq_len = {seq_len} + 1 + {drafts} = {end}",
+                f"blocks = ceil({end} / {size}) = {-(-end // size)}",
+            ]
+        case events.DraftsVerified():
+            accepted, rejected = len(event.accepted), len(event.rejected)
+            size, row = cache.block_size, after.block_tables[event.seq_id]
+            needed = -(-event.num_tokens // size)
+            return [
+                f"accepted = {accepted} of {accepted + rejected} drafts",
+                f"seq_len = {event.num_tokens + rejected} − {rejected} = {event.num_tokens}",
+                f"blocks = ceil({event.num_tokens} / {size}) = {needed} of {len(row)}",
+            ]
+        case events.DraftsDropped():
+            drafted, left = (len(state.drafted.get(event.seq_id, ())) for state in (before, after))
+            return [f"drafts = {drafted} − {len(event.tokens)} = {left}"]
+    return []
+
+
+def of_write(write: Write, after: Snapshot) -> list[str]:
+    """How many of the tokens that a sequence wrote are drafts. Empty for none."""
+    drafts = after.unverified.get(write.seq_id, 0)
+    return [f"{write.seq_id}: {len(write.tokens)} tokens, the last {drafts} drafts"] if drafts else []

@@ -1,0 +1,67 @@
+"""The numbers behind a sliding window's events: lines of plain text, as `formula` gives them for all others."""
+
+from pagedviz.engine import events
+from pagedviz.engine.events import Event
+from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.windows import first_seen, window_and_two_blocks
+from pagedviz.play import profile
+from pagedviz.scenario import CacheConfig
+
+
+def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -> list[str]:
+    """Empty for any other event."""
+    match event:
+        case events.NullBlockTaken():
+            free = len(after.free_blocks)
+            return [f"free_queue[0] = {event.block}", f"free = {free + 1} − 1 = {free}"]
+        case events.BlockOutOfWindow():
+            return [
+                *_let_go(cache, after.seq_len(event.seq_id), after.windows[event.group or 0], event.first_seen),
+                f"block_table[{event.logical_block}]: {event.block} → {event.null_block}, the null block",
+                f"ref_count[{event.block}] = {event.ref_count + 1} − 1 = {event.ref_count}",
+            ]
+        case events.PrefixSkipped():
+            size, first, agreed = cache.block_size, event.num_blocks, list[str]()
+            if event.group:  # group 0's entries stand already
+                hit = len(after.block_tables[event.seq_id]) * size
+                window = after.windows[event.group]
+                assert window is not None
+                seen = first_seen(hit, window)
+                agreed = [f"tokens that every group agrees on = {hit}", *_below(cache, hit, window, seen)]
+            return [
+                *agreed,
+                f"block_table[{'0' if first == 1 else f'0 … {first - 1}'}] = {event.null_block}, the null block",
+                f"tokens that none need hold = {first} × {size} = {first * size}",
+            ]
+    return []
+
+
+def group(cache: CacheConfig, event: Event) -> list[str]:
+    """Of which group a table entry is, and what its layers see. Empty where there is one group."""
+    number = getattr(event, "group", None)
+    if number is None:
+        return []
+    layers = [str(layer) for layer in range(number, cache.num_layers, len(cache.windows))]
+    seen = "all tokens" if (window := cache.windows[number]) is None else f"window {window}"
+    return [f"group {number}, layer{'s' * (len(layers) > 1)} {', '.join(layers)}: {seen}"]
+
+
+def _let_go(cache: CacheConfig, computed: int, window: int | None, seen: int) -> list[str]:
+    """How many leading blocks go, by the profile's rule."""
+    assert window is not None
+    if profile(cache).window_release is not window_and_two_blocks:
+        return _below(cache, computed, window, seen)
+    size = cache.block_size
+    full, kept = computed // size, window // size + 2
+    return [
+        f"full blocks = floor({computed} / {size}) = {full}",
+        f"kept = floor({window} / {size}) + 2 = {kept}",
+        f"blocks let go = {full} − {kept} = {full - kept}",
+    ]
+
+
+def _below(cache: CacheConfig, computed: int, window: int, seen: int) -> list[str]:
+    return [
+        f"first position seen = {computed} − {window} + 1 = {seen}",
+        f"blocks below = floor({seen} / {cache.block_size}) = {seen // cache.block_size}",
+    ]
