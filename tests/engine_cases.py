@@ -10,7 +10,7 @@ from pagedviz.engine import invariants
 from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.errors import CacheError
 from pagedviz.engine.events import Event
-from pagedviz.engine.policies import PROFILES
+from pagedviz.engine.policies import PROFILES, policy
 
 # The scenario that the project's first issue gives.
 EXAMPLE = """{"pagedviz": 1, "seed": 0, "cache": {"num_blocks": 12, "block_size": 4, "host_blocks": 6, "num_layers": 2,
@@ -34,17 +34,23 @@ class Watched(BlockManager):
         auto_spill: bool = False,
         free_blocks: Iterable[int] | None = None,
         prefix_caching: bool = False,
+        windows: Iterable[int | None] = (None,),
+        host_chunks: int = 0,
+        **policies: str,
     ) -> None:
         chosen = PROFILES[profile]
+        others = {kind: policy(kind, name) for kind, name in policies.items()}
         super().__init__(
             block_size=block_size,
             num_blocks=num_blocks,
             free_blocks=range(chosen.null_block, num_blocks) if free_blocks is None else free_blocks,
             host_blocks=host_blocks,
-            profile=dataclasses.replace(chosen, fork=chosen.fork or fork),
+            profile=dataclasses.replace(chosen, fork=chosen.fork or fork, **others),
             auto_spill=auto_spill,
             report=self._watch,
             prefix_caching=prefix_caching,
+            windows=tuple(windows),
+            host_chunks=host_chunks,
         )
         self.events: list[Event] = []
         self._before = self.snapshot()

@@ -3,14 +3,16 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from pagedviz.engine import replay
+from pagedviz.engine import replay, tier_invariants
 from pagedviz.engine.events import (
     BlockAllocated,
     BlockCopied,
     BlockHit,
+    BlockOutOfWindow,
     BlockReloaded,
     BlockShared,
     BlockSpilled,
+    DraftsVerified,
     Event,
     OperationRefused,
     SequenceForked,
@@ -19,6 +21,8 @@ from pagedviz.engine.events import (
 )
 from pagedviz.engine.request_events import RequestSubmitted, StepStarted, TokensSampled
 from pagedviz.engine.snapshot import Row, Snapshot
+from pagedviz.engine.tier_events import BlockLoaded, TierEvent, TierStoreBegun
+from pagedviz.engine.windows import first_seen
 
 Invariant = Callable[[Snapshot, Event, Snapshot], Iterator[str]]
 
@@ -43,13 +47,17 @@ def _one_state(
 
 def ref_count(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
     """`ref_count` is the number of table entries that name a block, plus its pins."""
-    yield from _ref_count("device", after.block_tables.values(), after.pinned, after.ref_counts)
-    yield from _ref_count("host", after.host_tables.values(), (), after.host_ref_counts)
+    rows = [row for tables in after.all_tables for row in tables.values()]
+    yield from _ref_count("device", rows, after.pinned, after.ref_counts, after.null_block)
+    yield from _ref_count("host", after.host_tables.values(), (), after.host_ref_counts, None)
 
 
-def _ref_count(where: str, rows: Iterable[Row], pinned: tuple[int, ...], counts: Mapping[int, int]) -> Iterator[str]:
-    named = Counter(block for row in rows for block in row if block is not None) + Counter(pinned)
-    for block in sorted(named.keys() | counts.keys()):
+def _ref_count(
+    where: str, rows: Iterable[Row], pinned: tuple[int, ...], counts: Mapping[int, int], null: int | None
+) -> Iterator[str]:
+    # Entries out of the window name the null block, which is nobody's.
+    named = Counter(block for row in rows for block in row if block not in (None, null)) + Counter(pinned)
+    for block in sorted(block for block in named.keys() | counts.keys() if block is not None):
         count = counts.get(block, 0)
         if named[block] != count:
             yield f"{where} block {block} has ref_count {count}, and {named[block]} entries or pins name it"
@@ -57,12 +65,14 @@ def _ref_count(where: str, rows: Iterable[Row], pinned: tuple[int, ...], counts:
 
 def once_per_table(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
     """A block occurs at most once in one table, and every entry is in exactly one memory."""
-    for seq_id, row in after.block_tables.items():
-        host_row = after.host_tables[seq_id]
-        for memory in (row, host_row):
-            for block, times in Counter(b for b in memory if b is not None).items():
+    for tables in (*after.all_tables, after.host_tables):
+        null = None if tables is after.host_tables else after.null_block
+        for seq_id, row in tables.items():
+            for block, times in Counter(b for b in row if b not in (None, null)).items():
                 if times > 1:
                     yield f"{seq_id} names block {block} {times} times"
+    for seq_id, row in after.block_tables.items():
+        host_row = after.host_tables[seq_id]
         for j, places in enumerate(zip(row, host_row, strict=True)):
             if places.count(None) != 1:
                 yield f"{seq_id}'s logical block {j} is in {2 - places.count(None)} memories, not in one"
@@ -76,16 +86,20 @@ def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str
     size = after.block_size
     written: Counter[int] = Counter()
     for seq_id, position, tokens, slots in event.writes:
-        row: Row = after.block_tables.get(seq_id, ())
         for p, token, slot in zip(range(position, position + len(slots)), tokens, slots, strict=False):
-            block, offset = divmod(slot, size)
-            count, cached = after.ref_counts.get(block, 0), before.cached.get(block)
-            if cached is None and count != 1:
-                yield f"{seq_id} wrote slot {slot} of block {block}, whose ref_count is {count}"
-            if cached is not None and (cached.tokens[offset : offset + 1] != (token,) or p < before.seq_len(seq_id)):
-                yield f"{seq_id} wrote slot {slot} of block {block}, which is cached"
-            if row[p // size : p // size + 1] != (block,) or offset != p % size:
+            if _slot(after.block_tables.get(seq_id, ()), p, size) != slot:
                 yield f"{seq_id}'s position {p} does not map to slot {slot}"
+            # In the other groups the slots are whatever the tables say.
+            others = [_slot(tables.get(seq_id, ()), p, size) for tables in after.group_tables]
+            for own in (slot, *others):
+                block, offset = divmod(own, size)
+                count, cached = after.ref_counts.get(block, 0), before.cached.get(block)
+                if cached is None and count != 1:
+                    yield f"{seq_id} wrote slot {own} of block {block}, whose ref_count is {count}"
+                if cached is not None and (
+                    cached.tokens[offset : offset + 1] != (token,) or p < before.seq_len(seq_id)
+                ):
+                    yield f"{seq_id} wrote slot {own} of block {block}, which is cached"
         if len(slots) != len(tokens):
             yield f"{seq_id} wrote {len(tokens)} tokens into {len(slots)} slots"
         if position != len(replay.tokens_up_to(before, seq_id, position)):
@@ -98,12 +112,31 @@ def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str
             yield f"slot {slot} was written {times} times in one launch"
 
 
+def _slot(row: Row, position: int, size: int) -> int:
+    """Where a table puts a position; -1 where it has no device block for it."""
+    block = row[position // size] if position // size < len(row) else None
+    return -1 if block is None else block * size + position % size
+
+
 def table_covers(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
     """A table has an entry for every token: len(table) >= ceil(seq_len / block_size)."""
-    for seq_id, row in after.block_tables.items():
-        needed = -(-after.seq_len(seq_id) // after.block_size)
-        if len(row) < needed:
-            yield f"{seq_id} has {after.seq_len(seq_id)} tokens and {len(row)} table entries, and needs {needed}"
+    for tables in after.all_tables if isinstance(event, Written) else (after.block_tables,):
+        for seq_id, row in tables.items():
+            needed = -(-after.seq_len(seq_id) // after.block_size)
+            if len(row) < needed:
+                yield f"{seq_id} has {after.seq_len(seq_id)} tokens and {len(row)} table entries, and needs {needed}"
+
+
+def in_window(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """An entry names the null block only where no token to come looks: below the window of its group."""
+    if not isinstance(event, Written | BlockOutOfWindow | DraftsVerified):
+        return
+    for window, tables in zip(after.windows, after.all_tables, strict=True):
+        for seq_id, row in tables.items():
+            num_tokens = after.seq_len(seq_id) - after.unverified.get(seq_id, 0)
+            end = 0 if window is None else first_seen(num_tokens, window) // after.block_size
+            if after.null_block is not None and after.null_block in row[end:]:
+                yield f"{seq_id}'s logical block {row.index(after.null_block, end)} is null, and tokens to come see it"
 
 
 def lazy_fork(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
@@ -128,24 +161,33 @@ def cached_content(before: Snapshot, event: Event, after: Snapshot) -> Iterator[
             yield f"cached block {block} holds {len(entry.tokens)} tokens, not {size}"
         if entry.parent_hash is not None and entry.salt is not None:
             yield f"cached block {block} has a salt, and is not the first of its sequence"
-    for seq_id, row in after.block_tables.items():
-        entries = [None if block is None else after.cached.get(block) for block in row]
-        for j, (named, held) in enumerate(zip(row, entries, strict=True)):
-            if held is None:
-                continue
-            previous = entries[j - 1] if j else None
-            own = after.tokens[seq_id][j * size : (j + 1) * size]
-            if held.tokens[: len(own)] != own:
-                yield f"{seq_id}'s logical block {j} is cached block {named}, which holds other tokens"
-            if len(own) < size and isinstance(event, Written | StepStarted | RequestSubmitted | OperationRefused):
-                yield f"{seq_id}'s logical block {j} is cached block {named}, which no launch has filled"
-            if (held.parent_hash is None) != (j == 0) or (previous and previous.block_hash != held.parent_hash):
-                yield f"{seq_id}'s logical block {j} is cached block {named}, which belongs behind another prefix"
-            if j == 0 and held.salt != after.salts.get(seq_id):
-                yield f"{seq_id}'s first block is cached block {named}, which has another salt"
+    for group, tables in enumerate(after.all_tables):
+        for seq_id, row in tables.items():
+            yield from _cached_content(event, after, seq_id, row, group)
     handed_out = {BlockAllocated: "block", BlockCopied: "target", BlockReloaded: "block"}.get(type(event))
     if handed_out and getattr(event, handed_out) in after.cached:
         yield f"block {getattr(event, handed_out)} was handed out anew and still has a hash"
+
+
+def _cached_content(event: Event, after: Snapshot, seq_id: str, row: Row, group: int) -> Iterator[str]:
+    size, known = after.block_size, after.tokens[seq_id]
+    verified = known[: len(known) - after.unverified.get(seq_id, 0)]
+    entries = [None if block is None else after.cached.get(block) for block in row]
+    for j, (named, held) in enumerate(zip(row, entries, strict=True)):
+        if held is None:
+            continue
+        previous = entries[j - 1] if j else None
+        own = verified[j * size : (j + 1) * size]
+        if held.group != group:
+            yield f"{seq_id}'s logical block {j} in group {group} is block {named}, cached in group {held.group}"
+        if held.tokens[: len(own)] != own:
+            yield f"{seq_id}'s logical block {j} is cached block {named}, which holds other tokens"
+        if len(own) < size and isinstance(event, Written | StepStarted | RequestSubmitted | OperationRefused):
+            yield f"{seq_id}'s logical block {j} is cached block {named}, which no launch has filled"
+        if (held.parent_hash is None) != (j == 0) or (previous and previous.block_hash != held.parent_hash):
+            yield f"{seq_id}'s logical block {j} is cached block {named}, which belongs behind another prefix"
+        if j == 0 and held.salt != after.salts.get(seq_id):
+            yield f"{seq_id}'s first block is cached block {named}, which has another salt"
 
 
 def hit_is_prefix(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
@@ -155,12 +197,13 @@ def hit_is_prefix(before: Snapshot, event: Event, after: Snapshot) -> Iterator[s
     end = (event.logical_block + 1) * after.block_size
     if event.block not in before.cached:
         yield f"{event.seq_id} hit block {event.block}, which has no hash"
-    held = len(before.tokens.get(event.seq_id, ()))
-    if len(before.block_tables.get(event.seq_id, ())) != event.logical_block or (
-        event.computed and held != event.logical_block * after.block_size
+    held, group = len(before.tokens.get(event.seq_id, ())), event.group or 0
+    row = before.tables(group).get(event.seq_id, ())
+    if len(row) != event.logical_block or (
+        event.computed and not group and held != event.logical_block * after.block_size
     ):
         yield f"{event.seq_id} hit block {event.block} elsewhere than right behind its last token"
-    if any(block not in before.cached for block in before.block_tables.get(event.seq_id, ())):
+    if any(block not in before.cached and block != before.null_block for block in row):
         yield f"{event.seq_id} hit block {event.block} behind a block that was no hit"
     if end >= event.num_tokens:
         yield f"{event.seq_id} hit {end} of its {event.num_tokens} tokens, and one at least must be computed"
@@ -176,8 +219,9 @@ def queues(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
             yield f"{seq_id} is in a queue, and no request"
     if not isinstance(event, Written | StepStarted | RequestSubmitted | TokensSampled):
         return  # a change of several events is on its way
-    for seq_id in after.requests:
-        owns, lives = seq_id in after.block_tables, seq_id in after.running or seq_id in after.swapped
+    for seq_id, request in after.requests.items():
+        owns = any(own in after.block_tables for own in request.outputs)
+        lives = seq_id in after.running or seq_id in after.swapped
         if owns != lives:
             yield f"{seq_id} {'owns a block table' if owns else 'has none'}, and {'runs' if lives else 'does not run'}"
 
@@ -186,21 +230,60 @@ def within_budget(before: Snapshot, event: Event, after: Snapshot) -> Iterator[s
     """A launch computes no more than the token budget, for nobody but those who run, and what it was to compute."""
     if sum(after.scheduled.values()) > after.token_budget:
         yield f"{sum(after.scheduled.values())} tokens are scheduled, and the budget is {after.token_budget}"
-    for seq_id in after.scheduled.keys() - set(after.running):
+    running = {own for seq_id in after.running for own in after.requests[seq_id].outputs}
+    for seq_id in after.scheduled.keys() - running:
         yield f"{seq_id} is scheduled, and does not run"
     if isinstance(event, Written):
         for seq_id, _, tokens, _ in event.writes:
-            if seq_id in after.running and len(tokens) != after.scheduled.get(seq_id):
+            if seq_id in running and len(tokens) != after.scheduled.get(seq_id):
                 yield f"{seq_id} wrote {len(tokens)} tokens, and was scheduled {after.scheduled.get(seq_id, 0)}"
 
 
 def request_tokens(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """What is in the cache of a request's sequence is its prompt and its outputs, from the first on."""
-    for seq_id in (*after.running, *after.swapped):
-        known = (*after.requests[seq_id].prompt, *after.requests[seq_id].output)
-        tokens = after.tokens.get(seq_id, ())
-        if tokens != known[: len(tokens)]:
-            yield f"{seq_id} has other tokens in the cache than its request"
+    """What is in the cache of a request's sequence is its prompt and its outputs, from the first on; and behind them,
+    as long as nobody has verified them, drafts."""
+    for name in (*after.running, *after.swapped):
+        request = after.requests[name]
+        for seq_id, output in request.outputs.items():
+            tokens = after.tokens.get(seq_id, ())
+            verified = tokens[: len(tokens) - after.unverified.get(seq_id, 0)]
+            known = (*request.prompt, *output)
+            # Drafts that were accepted are told as outputs in the next event.
+            if verified != known[: len(verified)] and not (
+                isinstance(event, DraftsVerified) and tokens[: len(known)] == known
+            ):
+                yield f"{seq_id} has other tokens in the cache than its request"
+
+
+def drafts(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """Drafts are of sequences that are there, and what is unverified is the newest that it has. What is accepted and
+    rejected is what was written, and no slot is rolled back that holds a token."""
+    for seq_id in after.drafted.keys() | after.unverified.keys():
+        if after.unverified.get(seq_id, 0) > len(after.tokens.get(seq_id, ())) or seq_id not in after.tokens:
+            yield f"{seq_id} has drafts, and not so many tokens"
+    if isinstance(event, DraftsVerified):
+        num = before.unverified.get(event.seq_id, 0)
+        tokens = before.tokens[event.seq_id]
+        if (*event.accepted, *event.rejected) != tokens[len(tokens) - num :]:
+            yield f"{event.seq_id} verified other drafts than it had written"
+        rolled_back = range(len(tokens) - len(event.rejected), len(tokens))
+        slots = [_slot(t[event.seq_id], p, after.block_size) for t in before.all_tables for p in rolled_back]
+        if tuple(slots) != event.slots or event.num_tokens != rolled_back.start:
+            yield f"{event.seq_id} rolled back other slots than those of its rejected drafts"
+
+
+def host_tier(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
+    """The tier's own rules hold, and every device block of an unfinished transfer has a pin."""
+    if after.tier is None:
+        return
+    for block in sorted(after.tier.held_device_blocks - set(after.pinned)):
+        yield f"device block {block} is under a transfer, and has no pin"
+    if isinstance(event, TierEvent) and not isinstance(event, BlockLoaded) and before.tier is not None:
+        yield from tier_invariants.broken(before.tier, event, after.tier)
+    if isinstance(event, TierStoreBegun):
+        for key, block in zip(event.block_hashes, event.device_blocks, strict=True):
+            if block not in before.cached or before.cached[block].block_hash != str(key)[:8]:
+                yield f"{str(key)[:8]} is stored from device block {block}, which does not hold it"
 
 
 def refused_changes_nothing(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
@@ -232,6 +315,9 @@ INVARIANTS: tuple[Invariant, ...] = (
     queues,
     within_budget,
     request_tokens,
+    in_window,
+    drafts,
+    host_tier,
     refused_changes_nothing,
     replay_agrees,
 )

@@ -86,7 +86,7 @@ def _sequence_forked(s: Snapshot, e: events.SequenceForked) -> dict[str, Any]:
 
 
 def _sequence_freed(s: Snapshot, e: events.SequenceFreed) -> dict[str, Any]:
-    names = ("block_tables", "host_tables", "tokens", "last_scheduled", "salts")
+    names = ("block_tables", "host_tables", "tokens", "last_scheduled", "salts", "drafted", "unverified")
     return {
         **{name: _without(getattr(s, name), e.seq_id) for name in names},
         "group_tables": tuple(_without(tables, e.seq_id) for tables in s.group_tables),
@@ -200,7 +200,8 @@ def _drafts_verified(s: Snapshot, e: events.DraftsVerified) -> dict[str, Any]:
 
 
 def _drafts_dropped(s: Snapshot, e: events.DraftsDropped) -> dict[str, Any]:
-    return {"drafted": _without(s.drafted, e.seq_id)}
+    kept = s.drafted[e.seq_id][: -len(e.tokens)]
+    return {"drafted": _with(s.drafted, **{e.seq_id: kept}) if kept else _without(s.drafted, e.seq_id)}
 
 
 def _block_copied(s: Snapshot, e: events.BlockCopied) -> dict[str, Any]:
@@ -361,7 +362,8 @@ def _unpinned(s: Snapshot, e: tier.TierTransferEnded) -> dict[str, Any]:
     if isinstance(e, tier.TierLoadFinished):
         return _tier_changed(s, e)
     counts, queue = s.ref_counts, s.free_blocks
-    for block, queue_index in zip(e.device_blocks, e.queue_indices, strict=True):
+    # The last first, so that the tail of a chain is evicted first.
+    for block, queue_index in reversed(list(zip(e.device_blocks, e.queue_indices, strict=True))):
         counts = _counted(counts, block, counts[block] - 1)
         queue = _returned(queue, block, queue_index)
     pinned = tuple(block for block in s.pinned if block not in e.device_blocks)
