@@ -157,3 +157,8 @@ class NothingToLoad(CacheError):
 
 class SeveralTables(CacheError):
     """{seq_id} has {groups} tables, one for each group, and only a single one can be spilled or forked."""
+
+
+class TooWide(CacheError):
+    """{seq_id} would go on as {width} sequences at once, and a step takes {most} at most: max_num_seqs, or as many
+    tokens as max_num_batched_tokens."""

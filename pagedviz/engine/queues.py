@@ -1,0 +1,173 @@
+"""The requests of a server and where each of them is: it waits, runs, is swapped out, or has ended."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from pagedviz.engine import errors
+from pagedviz.engine.admission import can_ever
+from pagedviz.engine.block_manager import BlockManager
+from pagedviz.engine.events import Event, Token
+from pagedviz.engine.request import Request
+from pagedviz.engine.request_events import RequestAborted, RequestFinished, RequestSubmitted
+from pagedviz.engine.snapshot import RequestState, Snapshot
+from pagedviz.engine.windows import most_blocks
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of a step: `max_num_batched_tokens` are computed at most (the token budget), for `max_num_seqs` sequences at
+    most. `watermark` is the part of the pool, 0 to 1, that admissions leave free."""
+
+    max_num_batched_tokens: int = 32
+    max_num_seqs: int = 8
+    watermark: float = 0.0
+
+
+class RequestQueues:
+    """Requests by name, and three queues of names. `scheduled` counts the tokens of this step's launch by sequence."""
+
+    def __init__(self, manager: BlockManager, limits: Limits, report: Callable[[Event], None]) -> None:
+        self.manager = manager
+        self.profile = manager.profile
+        self.limits = limits
+        self.requests: dict[str, Request] = {}
+        self.waiting: list[str] = []
+        self.running: list[str] = []
+        self.swapped: list[str] = []
+        self.scheduled: dict[str, int] = {}
+        self.engine_step = 0
+        self.token_budget = 0
+        self._report = report
+
+    def submit(
+        self,
+        seq_id: str,
+        prompt: Sequence[Token],
+        num_tokens: int,
+        *,
+        priority: int = 0,
+        salt: str | None = None,
+        says: Sequence[Token] = (),
+        samples: int = 1,
+        beams: int = 1,
+    ) -> None:
+        """Let a request wait for `num_tokens` outputs behind its prompt. One that can never fit is refused at once.
+
+        Several `samples` are drawn side by side, of several `beams` the likeliest stay: both fork, so the profile must.
+        """
+        self.must_be_new(seq_id)
+        if not prompt:
+            raise errors.NoTokens(seq_id=seq_id)
+        arrival = len(self.requests)
+        request = Request(seq_id, tuple(prompt), num_tokens, arrival, priority, salt, tuple(says), samples, beams)
+        if request.width > 1:
+            self._must_be_able_to_fork(request)
+        self._must_ever_fit(request)
+        self.requests[seq_id] = request
+        self.waiting.append(seq_id)
+        place = len(self.waiting) - 1
+        told = (seq_id, request.prompt, num_tokens, priority, salt, place, samples, beams)
+        self._report(RequestSubmitted(*told))
+
+    def abort(self, seq_id: str) -> None:
+        """Forget a request, wherever it is."""
+        unfinished = (*self.running, *self.swapped, *self.waiting)
+        if seq_id not in unfinished:
+            raise errors.UnknownRequest(seq_id=seq_id, known=", ".join(unfinished) or "none at all")
+        request = self.requests[seq_id]
+        self._take_out(request)
+        self._report(RequestAborted(seq_id, len(request.output)))
+        self._free(request)
+
+    def owns(self, seq_id: str) -> bool:
+        """Is it a request that has not ended, or a sequence of one? Then it is the scheduler's alone."""
+        unfinished = (*self.running, *self.swapped, *self.waiting)
+        return any(seq_id == name or seq_id in self.requests[name].outputs for name in unfinished)
+
+    def must_be_new(self, seq_id: str) -> None:
+        """Raise if there is or was a request of this name, or if a sequence has it, or may come to."""
+        request = self.requests.get(seq_id.rpartition(".")[0])
+        if seq_id in self.requests or seq_id in self.manager.sequences or (request and request.width > 1):
+            raise errors.DuplicateSequence(seq_id=seq_id)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.waiting or self.running or self.swapped)
+
+    def snapshot(self) -> Snapshot:
+        """The state now, frozen: the manager's, and the queues."""
+        return replace(
+            self.manager.snapshot(),
+            requests={name: _frozen(request) for name, request in self.requests.items()},
+            waiting=tuple(self.waiting),
+            running=tuple(self.running),
+            swapped=tuple(self.swapped),
+            scheduled=dict(self.scheduled),
+            engine_step=self.engine_step,
+            token_budget=self.token_budget,
+        )
+
+    # --- for the scheduler ---
+
+    def _live(self, request: Request) -> list[str]:
+        """Its sequences that have a block table."""
+        return [seq_id for seq_id in request.outputs if seq_id in self.manager.sequences]
+
+    def _take_out(self, request: Request) -> int:
+        """Take a request out of its queue and out of the launch; return how many tokens it was to compute there."""
+        for queue in (self.waiting, self.running, self.swapped):
+            if request.seq_id in queue:
+                queue.remove(request.seq_id)
+        return sum(self.scheduled.pop(seq_id, 0) for seq_id in request.outputs)
+
+    def _free(self, request: Request) -> None:
+        """Let go of all that it has."""
+        request.forked = False
+        for seq_id in self._live(request):
+            self.manager.free(seq_id)
+
+    def _finish(self, request: Request) -> None:
+        self._take_out(request)
+        self._report(RequestFinished(request.seq_id, request.num_tokens))
+        self._free(request)
+
+    @property
+    def _watermark(self) -> int:
+        """In blocks, as vLLM counts them: of the whole pool, rounded down."""
+        return int(self.limits.watermark * self.manager.pool.num_blocks)
+
+    def _must_be_able_to_fork(self, request: Request) -> None:
+        seq_id, limits = request.seq_id, self.limits
+        if not self.profile.fork:
+            raise errors.ForkUnsupported(seq_id=seq_id, profile=self.profile.name)
+        for name in (*self.requests, *self.manager.sequences):
+            if name.startswith(f"{seq_id}."):
+                raise errors.DuplicateSequence(seq_id=name)
+        most = min(limits.max_num_seqs, limits.max_num_batched_tokens)
+        if request.width > most:
+            raise errors.TooWide(seq_id=seq_id, width=request.width, most=most)
+
+    def _must_ever_fit(self, request: Request) -> None:
+        seq_id, most = request.seq_id, request.most_tokens
+        budget, total = self.limits.max_num_batched_tokens, self.manager.total
+        chunk = self.profile.chunking(most, budget, True)
+        needed = self._most_blocks(request, chunk or most)
+        if needed > total:
+            raise errors.NeverFits(seq_id=seq_id, needed=needed, total=total)
+        if not can_ever(self.profile.admission, needed, total, self._watermark):
+            raise errors.NeverAdmitted(seq_id=seq_id, needed=needed, watermark=self._watermark, total=total)
+        if not chunk:
+            raise errors.OverBudget(seq_id=seq_id, most=most, budget=budget)
+
+    def _most_blocks(self, request: Request, chunk: int) -> int:
+        """What a request holds at most, alone in the pool: the full blocks of its prompt once, the others each."""
+        size, release, windows = self.manager.block_size, self.profile.window_release, self.manager.windows
+        one = sum(most_blocks(request.most_tokens, chunk, window, size, release) for window in windows)
+        shared = len(request.prompt) // size if windows == (None,) else 0
+        return shared + request.width * (one - shared)
+
+
+def _frozen(request: Request) -> RequestState:
+    outputs = {seq_id: tuple(output) for seq_id, output in request.outputs.items()}
+    given = request.num_tokens, request.priority, request.salt, request.samples, request.beams
+    return RequestState(request.prompt, outputs, *given, dict(request.scores))
