@@ -1,9 +1,9 @@
 from collections.abc import Iterable, Iterator
 
 from pagedviz.engine.events import BlockSpilled
+from pagedviz.engine.limits import Limits
 from pagedviz.engine.policies import PROFILES
 from pagedviz.engine.request_events import RequestPreempted, RequestScheduled
-from pagedviz.engine.scheduler import Limits
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import SwapOrRecompute, WaysBack

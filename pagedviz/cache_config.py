@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagedviz import reading
+from pagedviz.engine.limits import Limits
 from pagedviz.engine.policies import POLICIES, PROFILES
-from pagedviz.engine.scheduler import Limits
 from pagedviz.engine.speculation import Speculation
 from pagedviz.reading import ScenarioError, show
 

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from pagedviz.engine import invariants
 from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.events import Event, Token
+from pagedviz.engine.limits import Limits
 from pagedviz.engine.policies import PROFILES, policy
-from pagedviz.engine.scheduler import Limits, Scheduler
+from pagedviz.engine.scheduler import Scheduler
+from pagedviz.engine.speculation import Speculation
 
+NO_DRAFTS = Speculation()
 WIDE = Limits(max_num_batched_tokens=1_000)
 
 
@@ -27,6 +30,9 @@ class WatchedScheduler(Scheduler):
         auto_spill: bool = False,
         fork: bool = False,
         limits: Limits = WIDE,
+        windows: tuple[int | None, ...] = (None,),
+        host_chunks: int = 0,
+        speculation: Speculation = NO_DRAFTS,
         **policies: str,
     ) -> None:
         chosen = PROFILES[profile]
@@ -40,8 +46,10 @@ class WatchedScheduler(Scheduler):
             auto_spill=auto_spill,
             report=self._watch,
             prefix_caching=prefix_caching,
+            windows=windows,
+            host_chunks=host_chunks,
         )
-        super().__init__(manager, limits, self._watch)
+        super().__init__(manager, limits, self._watch, speculation)
         self.events: list[Event] = []
         self._before = self.snapshot()
 
@@ -57,7 +65,8 @@ class WatchedScheduler(Scheduler):
         self.schedule()
         scheduled = dict(self.scheduled)
         self.write()
-        self.sampled({seq_id: sample(seq_id) for seq_id in self.due()})
+        self.fork()
+        self.sampled({seq_id: (sample(seq_id),) for seq_id in self.due()})
         return scheduled
 
     @property

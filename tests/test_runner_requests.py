@@ -2,7 +2,7 @@
 
 import pytest
 
-from pagedviz.engine.scheduler import Limits
+from pagedviz.engine.limits import Limits
 from pagedviz.runtime.kv_log import TOLERANCE
 from pagedviz.scenario import Abort, CacheConfig, EngineSteps, Submit
 from tests.runner_cases import Played

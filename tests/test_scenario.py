@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagedviz import scenario
+from pagedviz.engine.limits import Limits
 from pagedviz.engine.policies import PROFILES
-from pagedviz.engine.scheduler import Limits
 from pagedviz.engine.speculation import Speculation
 from pagedviz.scenario import (
     Abort,

@@ -7,7 +7,7 @@ import pytest
 
 from pagedviz import trace
 from pagedviz.engine.events import Event
-from pagedviz.engine.scheduler import Limits
+from pagedviz.engine.limits import Limits
 from pagedviz.play import planner
 from pagedviz.scenario import (
     Abort,

@@ -1,26 +1,17 @@
 """The requests of a server and where each of them is: it waits, runs, is swapped out, or has ended."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pagedviz.engine import errors
 from pagedviz.engine.admission import can_ever
 from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.events import Event, Token
+from pagedviz.engine.limits import Limits
 from pagedviz.engine.request import Request
 from pagedviz.engine.request_events import RequestAborted, RequestFinished, RequestSubmitted
 from pagedviz.engine.snapshot import RequestState, Snapshot
 from pagedviz.engine.windows import most_blocks
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Of a step: `max_num_batched_tokens` are computed at most (the token budget), for `max_num_seqs` sequences at
-    most. `watermark` is the part of the pool, 0 to 1, that admissions leave free."""
-
-    max_num_batched_tokens: int = 32
-    max_num_seqs: int = 8
-    watermark: float = 0.0
 
 
 class RequestQueues:
@@ -151,7 +142,7 @@ class RequestQueues:
         seq_id, most = request.seq_id, request.most_tokens
         budget, total = self.limits.max_num_batched_tokens, self.manager.total
         chunk = self.profile.chunking(most, budget, True)
-        needed = self._most_blocks(request, chunk or most)
+        needed = self._most_blocks(request, self.profile.prompt_blocks(chunk or most, most))
         if needed > total:
             raise errors.NeverFits(seq_id=seq_id, needed=needed, total=total)
         if not can_ever(self.profile.admission, needed, total, self._watermark):

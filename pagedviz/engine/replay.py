@@ -332,7 +332,10 @@ def _beams_chosen(s: Snapshot, e: requests.BeamsChosen) -> dict[str, Any]:
     request, chosen = s.requests[e.seq_id], zip(e.seq_ids, e.parents, e.tokens, strict=True)
     outputs = {seq_id: (*request.outputs[parent], token) for seq_id, parent, token in chosen}
     scores = dict(zip(e.seq_ids, e.scores, strict=True))
-    return {"requests": _with(s.requests, **{e.seq_id: request._replace(outputs=outputs, scores=scores)})}
+    return {
+        "requests": _with(s.requests, **{e.seq_id: request._replace(outputs=outputs, scores=scores)}),
+        "scheduled": {seq_id: count for seq_id, count in s.scheduled.items() if seq_id not in e.pruned},
+    }
 
 
 def _request_gone(s: Snapshot, e: requests.RequestFinished | requests.RequestAborted) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class BeamsChosen(Event):
 
     @property
     def phrases(self) -> dict[str, str]:
-        return {"then": f". {words.named(self.pruned)} go no further" if self.pruned else ""}
+        return {"then": f". Pruned: {words.named(self.pruned)}" if self.pruned else ""}
 
 
 @dataclass(frozen=True)

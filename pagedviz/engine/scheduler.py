@@ -10,8 +10,9 @@ from pagedviz.engine import beams, errors, words
 from pagedviz.engine.admission import Asked
 from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.events import Event, Token
+from pagedviz.engine.limits import Limits
 from pagedviz.engine.orders import Waiting
-from pagedviz.engine.queues import Limits, RequestQueues
+from pagedviz.engine.queues import RequestQueues
 from pagedviz.engine.request import Request
 from pagedviz.engine.request_events import (
     BeamsChosen,
@@ -110,6 +111,7 @@ class Scheduler(RequestQueues):
         for seq_id, tokens in outputs.items():
             if self.manager.sequences[seq_id].unverified:
                 self.manager.verify(seq_id, len(tokens) - 1)
+        for seq_id, tokens in outputs.items():
             self.request_of(seq_id).outputs[seq_id] += tokens
         said = words.named([f"{seq_id} says “{' '.join(map(str, tokens))}”" for seq_id, tokens in outputs.items()])
         self._report(TokensSampled(tuple(outputs), tuple(map(tuple, outputs.values())), said))
@@ -126,6 +128,8 @@ class Scheduler(RequestQueues):
             scores[seq_id] = beam.score
         pruned = [seq_id for seq_id in request.outputs if seq_id not in outputs]
         request.outputs, request.scores = outputs, scores
+        for seq_id in pruned:
+            self.scheduled.pop(seq_id)
         said = words.named([f"{seq_id} “{beam.token}”" for seq_id, beam in zip(outputs, chosen, strict=True)])
         parents, tokens, sums = zip(*chosen, strict=True)
         self._report(BeamsChosen(name, tuple(outputs), parents, tokens, sums, tuple(pruned), said))
@@ -133,7 +137,6 @@ class Scheduler(RequestQueues):
             if seq_id != parent:
                 self.manager.fork(parent, seq_id, managed=True)
         for seq_id in pruned:
-            self.scheduled.pop(seq_id, None)
             self.manager.free(seq_id)
         request.forked = True
         self._finish_those_done(outputs)
@@ -278,9 +281,7 @@ class Scheduler(RequestQueues):
         room = self._budget_left - num_tokens
         if num_tokens < left:
             self.manager.drop_drafts(seq_id, 0, "not all before them is computed in this step")
-        self.manager.drop_drafts(
-            seq_id, self._drafts_left, f"{words.count(self._drafts_left, 'draft')} more may be verified"
-        )
+        self.manager.drop_drafts(seq_id, self._drafts_left, f"this step verifies {self._drafts_left} more at most")
         self.manager.drop_drafts(seq_id, room, f"the step's budget has room for {room}")
         return seq.drafts
 
@@ -293,8 +294,9 @@ class Scheduler(RequestQueues):
             return self._seats_taken(request)
         if not self._budget_left:
             return f"this step's budget, {self.token_budget}, is spent"
-        budget = self.token_budget if self.profile.chunking(len(tokens), self.token_budget, True) else len(tokens)
-        whole = manager.need(tokens, request.salt, len(tokens), chunk=budget)
+        chunk = self.profile.chunking(len(tokens), self.token_budget, True) or len(tokens)
+        chunk = self.profile.prompt_blocks(chunk, len(tokens))
+        whole = manager.need(tokens, request.salt, len(tokens), chunk)
         left = len(tokens) - whole.num_hit_tokens
         num_tokens = self.profile.chunking(left, self._budget_left, not self.scheduled)
         if not num_tokens:
