@@ -9,6 +9,7 @@ from pagedviz.engine.block_pool import BlockPool
 from pagedviz.engine.errors import BlockNotInUse
 from pagedviz.engine.policies import Freed, head_of_queue
 from tests.engine_cases import Watched
+from tests.request_cases import WatchedScheduler
 
 SIX = list("abcdef")
 
@@ -176,6 +177,58 @@ def test_S37_freeing_a_block_twice_raises_and_leaves_the_counts():
         pool.release(block)
     assert pool.ref_count == [0] * 8
     assert list(pool.free_blocks) == [0, 1, 2, 3, 4, 5, 6, 7]
+
+
+def test_S09_drafts_have_slots_and_no_hash_until_they_are_verified():
+    """Printed by vLLM 0.33.0."""
+    cache = caching(9)
+    cache.admit("a", SIX, None, 6)
+    cache.write(["a"])
+    cache.propose("a", [7, 8, 9], [])
+    cache.extend("a", ["sampled", 7, 8, 9])
+    assert cache.table == {"a": [1, 2, 3]}
+    assert cache.cached == {1}
+    cache.write(["a"])
+    cache.verify("a", 1)
+    assert cache.snapshot().seq_len("a") == 8
+    assert cache.cached == {1}
+    cache.extend("a", ["bonus"])
+    assert cache.table == {"a": [1, 2, 3]}
+    assert cache.cached == {1, 2}
+
+
+def test_S31_the_samples_of_a_prompt_share_its_blocks_until_they_write():
+    """Printed by vLLM 0.6.4.post1."""
+    scheduler = WatchedScheduler(10, profile="vllm-v0", prefix_caching=False)
+    scheduler.submit("g", SIX, 3, samples=2)
+    scheduler.step()
+    assert scheduler.table == {"g.1": [0, 1], "g.2": [0, 1]}
+    assert scheduler.snapshot().ref_counts == {0: 2, 1: 2}
+    scheduler.step()
+    copies = [(e.seq_id, e.source, e.target) for e in scheduler.events if e.kind == "BlockCopied"]
+    assert copies == [("g.1", 1, 2)]
+    assert scheduler.table == {"g.1": [0, 2], "g.2": [0, 1]}
+
+
+def test_S34_slots_ahead_take_blocks_at_once():
+    """Printed by vLLM 0.6.4.post1."""
+    cache = Watched(20, profile="vllm-v0")
+    cache.add("p", range(7))
+    assert (len(cache.table["p"]), len(cache.free_blocks)) == (2, 18)
+    cache.extend("p", [7], lookahead=5)
+    assert (len(cache.table["p"]), len(cache.free_blocks)) == (4, 16)
+
+
+def test_S35_a_window_keeps_its_blocks_and_two_and_takes_its_null_block_from_the_pool():
+    """Printed by vLLM 0.6.4.post1."""
+    cache = Watched(20, profile="vllm-v0", windows=[8])
+    cache.add("p", range(8))
+    for token in range(8, 20):
+        cache.append("p", [token])
+        assert 0 in cache.table["p"]
+    cache.append("p", [20])
+    assert cache.table == {"p": [2, 1, 3, 4, 5, 0]}
+    assert cache.snapshot().null_block == 2
 
 
 def test_S38_the_last_block_of_an_equal_prompt_is_computed_again_and_then_shared():

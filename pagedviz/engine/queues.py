@@ -141,14 +141,16 @@ class RequestQueues:
     def _must_ever_fit(self, request: Request) -> None:
         seq_id, most = request.seq_id, request.most_tokens
         budget, total = self.limits.max_num_batched_tokens, self.manager.total
-        chunk = self.profile.chunking(most, budget, True)
+        chunk = self.profile.chunking(len(request.prompt) if request.width > 1 else most, budget, True)
         needed = self._most_blocks(request, self.profile.prompt_blocks(chunk or most, most))
         if needed > total:
             raise errors.NeverFits(seq_id=seq_id, needed=needed, total=total)
         if not can_ever(self.profile.admission, needed, total, self._watermark):
             raise errors.NeverAdmitted(seq_id=seq_id, needed=needed, watermark=self._watermark, total=total)
-        if not chunk:
-            raise errors.OverBudget(seq_id=seq_id, most=most, budget=budget)
+        # After a preemption all that is known is computed again: at once where nothing is split.
+        again = (request.num_tokens - 1) * request.width if request.width > 1 else most
+        if not chunk or (again and not self.profile.chunking(again, budget, True)):
+            raise errors.OverBudget(seq_id=seq_id, most=max(again, most), budget=budget)
 
     def _most_blocks(self, request: Request, chunk: int) -> int:
         """What a request holds at most, alone in the pool: the full blocks of its prompt once, the others each."""
