@@ -4,39 +4,45 @@ import dataclasses
 import functools
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagedviz import sampling
 from pagedviz.dense_model import Array, dense_model
 from pagedviz.engine import invariants
+from pagedviz.engine.beams import Candidates
 from pagedviz.engine.block_manager import BlockManager
-from pagedviz.engine.errors import CacheError, DuplicateSequence, OwnedByRequest
+from pagedviz.engine.errors import CacheError, NoDrafts, NotConfident, OwnedByRequest
 from pagedviz.engine.events import Event, OperationRefused, Token
 from pagedviz.engine.policies import PROFILES, Profile, policy
 from pagedviz.engine.scheduler import Scheduler
 from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.tier_changes import How
 from pagedviz.scenario import (
     Abort,
     Add,
     Append,
     CacheConfig,
+    Draft,
+    EndTransfer,
     EngineSteps,
     Fork,
     Free,
     Generate,
+    Load,
     Op,
     Reload,
     ResetPrefixCache,
     Spill,
+    Store,
     Submit,
+    Verify,
 )
+from pagedviz.speaker import Logits, Speaker, confident
 
 PROJECT = Path(__file__).parent.parent
-
-Logits = Callable[[str, int], Array]
+WAYS_OUT: dict[str, How] = {"finish": "finish", "fail": "fail", "cancel": "abort"}  # of a transfer
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class Player:
     def __init__(self, cache: CacheConfig, seed: int, logits: Logits, margin: float = 0.0) -> None:
         self.cache = cache
         self.num_ops = 0
-        self._logits, self._margin = logits, margin
+        self._speaker = Speaker(cache, seed, logits, margin)
         self._reported: list[tuple[Event, Snapshot, SourceLine]] = []
         self.manager = BlockManager(
             block_size=cache.block_size,
@@ -90,8 +96,10 @@ class Player:
             auto_spill=cache.auto_spill,
             report=self._record,
             prefix_caching=cache.prefix_caching,
+            windows=cache.windows,
+            host_chunks=cache.host_chunks,
         )
-        self.scheduler = Scheduler(self.manager, cache.scheduler, self._record)
+        self.scheduler = Scheduler(self.manager, cache.scheduler, self._record, cache.speculation)
         self.base = self._before = self.scheduler.snapshot()
 
     def perform(self, op: Op) -> Iterator[Happening]:
@@ -110,11 +118,11 @@ class Player:
 
     def _play(self, op: Op) -> Iterator[None]:
         """Do an operation, and pause wherever what has happened must be computed before it can go on."""
-        if isinstance(op, Append | Generate | Spill | Reload | Free) and self.scheduler.owns(op.seq_id):
+        owned = Append | Generate | Spill | Reload | Free | Draft | Verify
+        if isinstance(op, owned) and self.scheduler.owns(op.seq_id):
             raise OwnedByRequest(seq_id=op.seq_id)
-        new = op.seq_id if isinstance(op, Add | Fork) else None
-        if new in self.scheduler.requests:
-            raise DuplicateSequence(seq_id=new)
+        if isinstance(op, Add | Fork):
+            self.scheduler.must_be_new(op.seq_id)
         match op:
             case Add(seq_id, tokens, salt):
                 self.manager.add(seq_id, tokens, salt)
@@ -123,7 +131,7 @@ class Player:
             case Generate(seq_id, num_tokens):
                 self.manager.reserve(seq_id, num_tokens)
                 for _ in range(num_tokens):
-                    self.manager.append(seq_id, [self._greedy(seq_id)])
+                    self.manager.append(seq_id, [self._speaker.greedy(seq_id, self._last_position(seq_id))])
                     yield
             case Fork(parent, seq_id):
                 self.manager.fork(parent, seq_id)
@@ -133,8 +141,19 @@ class Player:
                 self.manager.spill(seq_id)
             case Reload(seq_id):
                 self.manager.reload(seq_id)
-            case Submit(seq_id, tokens, num_tokens, says, priority, salt):
-                self.scheduler.submit(seq_id, tokens, num_tokens, says=says, priority=priority, salt=salt)
+            case Draft():
+                self._draft(op)
+            case Verify(seq_id):
+                yield from self._verify(seq_id)
+            case Store(seq_id):
+                self.manager.store(seq_id)
+            case Load(tokens, salt):
+                self.manager.load(tokens, salt)
+            case EndTransfer(transfer_id, how):
+                self.manager.end_transfer(transfer_id, WAYS_OUT[how])
+            case Submit(seq_id, tokens, num_tokens):
+                options = {name: getattr(op, name) for name in ("says", "priority", "salt", "samples", "beams")}
+                self.scheduler.submit(seq_id, tokens, num_tokens, **options)
             case Abort(seq_id):
                 self.scheduler.abort(seq_id)
             case ResetPrefixCache():
@@ -143,6 +162,31 @@ class Player:
                 yield from self._run_steps(num_steps)
         yield
 
+    def _draft(self, op: Draft) -> None:
+        """The model's own next token, and drafts behind it, take slots."""
+        self.manager.reserve(op.seq_id, 1 + op.num_tokens)
+        token = self._speaker.greedy(op.seq_id, self._last_position(op.seq_id))
+        if op.tokens:
+            self.manager.draft(op.seq_id, token, op.tokens)
+            return
+        guessed = self._speaker.drafts([*self.manager.sequences[op.seq_id].tokens, token], op.num_tokens)
+        kept = confident(guessed, op.min_confidence)
+        if not kept:
+            first, confidence = guessed[0]
+            raise NotConfident(seq_id=op.seq_id, token=first, confidence=confidence, least=op.min_confidence)
+        drafts, confidences = zip(*kept, strict=True)
+        self.manager.draft(op.seq_id, token, drafts, confidences)
+
+    def _verify(self, seq_id: str) -> Iterator[None]:
+        """Write a sequence's drafts in one launch, and keep those that the model says itself."""
+        self.manager.must_be_there(seq_id)
+        seq = self.manager.sequences[seq_id]
+        if not seq.drafts:
+            raise NoDrafts(seq_id=seq_id)
+        self.manager.write([seq_id])
+        yield
+        self.manager.verify(seq_id, len(self._said(seq_id)) - 1)
+
     def _run_steps(self, num_steps: int) -> Iterator[None]:
         """Schedule, launch, take the outputs; until nothing is left to do, or a step changes nothing."""
         scheduler = self.scheduler
@@ -150,26 +194,60 @@ class Player:
             self.manager.engine_step += k > 0
             scheduler.schedule()
             yield
-            if not scheduler.scheduled and not scheduler.preempted:
+            if not (scheduler.scheduled or scheduler.preempted or self.manager.is_transferring):
                 return
             scheduler.write()
             yield
-            scheduler.sampled({seq_id: self._output(seq_id) for seq_id in scheduler.due()})
+            scheduler.fork()
             yield
+            yield from self._take_outputs()
             if not scheduler.has_work:
                 return
 
-    def _output(self, seq_id: str) -> Token:
-        """A request's next output: given with it, or else the model's."""
-        request = self.scheduler.requests[seq_id]
-        return request.says[len(request.output)] if request.says else self._greedy(seq_id)
+    def _take_outputs(self) -> Iterator[None]:
+        """Ask the model what it says after a launch, and draft what it may say next."""
+        scheduler = self.scheduler
+        beams: dict[str, dict[str, Candidates]] = {}
+        said: dict[str, tuple[Token, ...]] = {}
+        for seq_id in scheduler.due():
+            request = scheduler.request_of(seq_id)
+            if request.beams > 1:
+                best = self._speaker.candidates(seq_id, self._last_position(seq_id), request.beams)
+                beams.setdefault(request.seq_id, {})[seq_id] = best
+            else:
+                said[seq_id] = self._said(seq_id)
+        scheduler.sampled(said)
+        for name, candidates in beams.items():
+            scheduler.expand(name, candidates)
+        for seq_id in said:
+            if seq_id in scheduler.running and (k := scheduler.num_drafts(seq_id)) > 0:
+                guessed = self._speaker.drafts(scheduler.requests[seq_id].tokens, k)
+                kept = confident(guessed, scheduler.speculation.min_confidence)
+                scheduler.propose(seq_id, [draft for draft, _ in kept], [confidence for _, confidence in kept])
+        yield
 
-    def _greedy(self, seq_id: str) -> Token:
-        """The model's choice behind the newest token of a sequence."""
-        scores = self._logits(seq_id, self.manager.sequences[seq_id].seq_len - 1)
-        if sampling.gap(scores) < self._margin:
-            raise sampling.TooClose
-        return sampling.greedy(scores)
+    def _said(self, seq_id: str) -> tuple[Token, ...]:
+        """What the model says behind the newest known token, and behind each draft that it says as well."""
+        seq = self.manager.sequences[seq_id]
+        said: list[Token] = []
+        for position in range(seq.seq_len - seq.unverified - 1, seq.seq_len):
+            said.append(self._next(seq_id, position))
+            if seq.tokens[position + 1 : position + 2] != said[-1:]:
+                break
+        return tuple(said)
+
+    def _next(self, seq_id: str, position: int) -> Token:
+        """The token after a position: given with the request, or else the model's."""
+        if not self.scheduler.owns(seq_id):
+            return self._speaker.greedy(seq_id, position)
+        request = self.scheduler.request_of(seq_id)
+        if request.says:
+            return request.says[position + 1 - len(request.prompt)]
+        say = self._speaker.sampled if request.samples > 1 else self._speaker.greedy
+        return say(seq_id, position)
+
+    def _last_position(self, seq_id: str) -> int:
+        return self.manager.sequences[seq_id].seq_len - 1
 
     def _record(self, event: Event) -> None:
         frame = sys._getframe(1)  # the line of the manager that reported

@@ -55,7 +55,7 @@ class RunView:
         checks: list[Check | None] = list(run.checks[: len(self.steps) + 1])
         for k, (planned, computed) in enumerate(zip(self.steps[: self.num_planned], run.steps, strict=False), 1):
             check = checks[k] if k < len(checks) else None
-            if planned != computed and check is not None:
+            if not planned.agrees(computed) and check is not None:
                 sentence = f"replay: the app planned {planned.event}, the compute process did {computed.event}"
                 checks[k] = replace(check, broken=(*check.broken, sentence))
         return checks + [None] * (len(self.steps) + 1 - len(checks))

@@ -1,6 +1,7 @@
 """What a run leaves behind: steps with their verdicts, to and from versioned JSON."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ from pagedviz.play import Happening, SourceLine
 from pagedviz.scenario import Scenario
 
 VERSION = 4  # 1: each token of a prompt was an event of its own; 2: no prefix caching; 3: one sequence a request
+
+ROUNDING = 1e-3  # of a score: how much a sum of log-probabilities may differ from machine to machine
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,10 @@ class Step:
             "source": asdict(self.source),
         }
 
+    def agrees(self, other: "Step") -> bool:
+        """The same happened; scores and confidences may differ by rounding."""
+        return self == other or alike(self.to_json(), other.to_json())
+
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Step":
         return Step(
@@ -107,6 +114,18 @@ class Step:
             source=SourceLine(**data["source"]),
             refused=data["refused"],
         )
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Plain data that is equal, but for what rounding does to its fractions."""
+    match one, other:
+        case float(), float():
+            return math.isclose(one, other, rel_tol=0, abs_tol=ROUNDING)
+        case dict(), dict():
+            return one.keys() == other.keys() and all(alike(value, other[key]) for key, value in one.items())
+        case ((list() | tuple()), (list() | tuple())):
+            return len(one) == len(other) and all(map(alike, one, other))
+    return type(one) is type(other) and bool(one == other)
 
 
 def to_json(scenario: Scenario, backend: str, steps: Sequence[tuple[Step, Snapshot, Check | None]]) -> dict[str, Any]:

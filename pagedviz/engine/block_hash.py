@@ -50,6 +50,16 @@ def link(parent: Link | None, tokens: Tokens[Token], salt: str | None) -> Link:
     return Link(block_hash(parent.block_hash if parent else b"", own, salt), parent, own, salt)
 
 
+def chain(last: Link) -> list[Link]:
+    """All links up to this one, the first of the sequence first."""
+    links: list[Link] = []
+    link_: Link | None = last
+    while link_ is not None:
+        links.append(link_)
+        link_ = link_.parent
+    return links[::-1]
+
+
 def same_content(one: Link, other: Link) -> bool:
     """The same salt and the same tokens from position 0 on: looked at themselves, not only their hash."""
     a: Link | None = one

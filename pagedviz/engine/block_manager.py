@@ -177,6 +177,10 @@ class BlockManager(TierChanges):
         self._propose(seq, seq.seq_len + 1, drafts, confidences)
         self.extend(seq_id, [token, *drafts])
 
+    def must_be_there(self, seq_id: str) -> None:
+        """Raise unless there is such a sequence."""
+        self._find(seq_id)
+
     def propose(self, seq_id: str, drafts: Tokens[Token], confidences: Tokens[float]) -> None:
         """Keep drafts for the next launch of a sequence, behind its newest token, which is in no slot yet."""
         seq = self._find(seq_id)
@@ -349,6 +353,11 @@ class BlockManager(TierChanges):
         if self.tier is None:
             raise errors.NoHostTier()
         self._end(transfer_id, how)
+
+    @property
+    def is_transferring(self) -> bool:
+        """A copy to or from the host has not ended."""
+        return self.tier is not None and bool(self.tier.transfers)
 
     def finish_transfers(self) -> None:
         """All copies that were begun have come to their end."""

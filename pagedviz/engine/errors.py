@@ -162,3 +162,8 @@ class SeveralTables(CacheError):
 class TooWide(CacheError):
     """{seq_id} would go on as {width} sequences at once, and a step takes {most} at most: max_num_seqs, or as many
     tokens as max_num_batched_tokens."""
+
+
+class NotConfident(CacheError):
+    """The drafter's first guess for {seq_id}, “{token}”, has a confidence of {confidence}, and {least} at least was
+    asked for. Nothing is drafted."""

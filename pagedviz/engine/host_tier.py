@@ -79,7 +79,8 @@ class HostTier:
         nor a store of what is there does it by itself.
         """
         touched = tuple(block_hash for block_hash in block_hashes if block_hash in self._found)
-        if not touched:
+        newest = itertools.islice(reversed(self._found), len(touched))
+        if touched == tuple(newest):
             return
         for block_hash in reversed(touched):
             self._found.move_to_end(block_hash)

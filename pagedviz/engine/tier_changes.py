@@ -60,9 +60,12 @@ class TierChanges(BlockChanges):
 
     def _begin_store(self, blocks: Collection[int]) -> Transfer | None:
         assert self.tier is not None
-        links: dict[BlockHash, int] = {self.cache.links[block].key: block for block in blocks}
-        self.tier.touch(links)
-        return self.tier.begin_store(links)
+        links = [self.cache.links[block] for block in blocks]
+        store = self.tier.begin_store({link.key: block for link, block in zip(links, blocks, strict=True)})
+        if links:
+            # Who uses the deepest of them uses all that stands before it.
+            self.tier.touch([link.key for link in block_hash.chain(links[-1])])
+        return store
 
     def _on_host(self, tokens: Tokens[Token], salt: str | None) -> tuple[list[int], list[Link]]:
         """The cached blocks that a prompt names, and what the host has behind them, without a gap."""
