@@ -14,15 +14,18 @@ HERE = Path(__file__).parent
 # Streamlit takes one inline module. The files are ordinary ES modules that import each other; joined in this order,
 # their import lines and `export` words are dropped and the one `export default`, in stage.js, is left.
 MODULES = (
-    "replay", "dom", "hashes", "derive", "icons", "text", "tables", "sequences", "requests",
+    "entries", "changes",
+    "replay_blocks", "replay_requests", "replay_windows", "replay_drafts", "replay_tier", "replay",
+    "dom", "colours", "hashes", "text", "slots", "concerned", "derive", "uses", "icons",
+    "tables", "logical", "sequences", "beams", "requests", "physical", "tier",
     "bigpaint", "bigpool", "pools",
-    "links", "panel", "timeline", "transport", "motion",
+    "links", "panel", "timeline", "transport", "moves", "moves_serving", "motion",
     "lens_stops", "lens_turns", "lens_strips", "lens_marks", "lens_source", "lens", "keys", "stage",
 )  # fmt: skip
 
 
-def _javascript() -> str:
-    """Join the modules into one, with one `export default`."""
+def javascript() -> str:
+    """All modules joined into one, with one `export default`."""
     joined = "\n".join((HERE / f"{name}.js").read_text(encoding="utf-8") for name in MODULES)
     joined = re.sub(r"^import [^;]*?from \"\./[\w.]+\";\n", "", joined, flags=re.MULTILINE)
     return re.sub(r"^export (?!default)", "", joined, flags=re.MULTILINE)
@@ -30,8 +33,8 @@ def _javascript() -> str:
 
 _component = st.components.v2.component(
     "pagedviz_stage",
-    css="".join((HERE / f"{name}.css").read_text(encoding="utf-8") for name in ("stage", "lens")),
-    js=_javascript(),
+    css="".join((HERE / f"{name}.css").read_text(encoding="utf-8") for name in ("stage", "serving", "lens")),
+    js=javascript(),
 )
 
 

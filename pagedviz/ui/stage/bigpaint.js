@@ -1,6 +1,6 @@
 // Paints a big pool: every block as a square in its owner's colour, and, when zoomed in, its id and slots.
 import { setAttr } from "./dom.js";
-import { blockOf, nameOf } from "./replay.js";
+import { blockOf, nameOf } from "./entries.js";
 import { physicalBlock } from "./derive.js";
 import { tokenText } from "./text.js";
 

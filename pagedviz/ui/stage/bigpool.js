@@ -1,7 +1,8 @@
 // A pool of more than 64 blocks: one canvas with zoom, an overview, and a summary in words.
 import { h, setAttr, setText } from "./dom.js";
-import { blockOf, hostEntry, isHost, linkOf } from "./replay.js";
-import { concerned, physicalBlock, physicalLabel } from "./derive.js";
+import { blockOf, hostEntry, isHost, linkOf } from "./entries.js";
+import { concerned } from "./concerned.js";
+import { physicalBlock, physicalLabel } from "./derive.js";
 import { MINI, paintPool } from "./bigpaint.js";
 
 const HEIGHT = 264;
@@ -168,7 +169,7 @@ export class BigPool {
     this.view = view;
     this.entries = entries;
     setAttr(this.find, "max", entries.length - 1);
-    this.about = concerned(view.event, view.state.blockSize).entries.filter((entry) => isHost(entry) === this.onHost);
+    this.about = concerned(view.event, view.state).entries.filter((entry) => isHost(entry) === this.onHost);
     this.measure();
     if (this.zoom > 1 && this.about.length && this.step !== view.step) this.reveal(this.about[0]);
     this.step = view.step;

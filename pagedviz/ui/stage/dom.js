@@ -66,10 +66,11 @@ export function drawCells(parent, count, cellAt) {
     parent.append(h("span", { class: "cell" }, h("span", { class: "fill" }, text)));
   }
   for (let offset = 0; offset < count; offset += 1) {
-    const { state, text, tip } = cellAt(offset);
+    const { state, text, tip, mark = null } = cellAt(offset);
     const cell = parent.children[offset];
     setAttr(cell, "data-offset", offset);
     setAttr(cell, "data-fill", state);
+    setAttr(cell, "data-mark", mark);
     setAttr(cell, "data-tip", tip);
     setText(cell.firstElementChild.firstElementChild, text);
   }

@@ -1,6 +1,7 @@
 // Hashes of full blocks: what stands in a chip, and the chain from a block back to the first of its prefix.
 import { h, setAttr, setText } from "./dom.js";
-import { linkOf } from "./replay.js";
+import { linkOf } from "./entries.js";
+import { tablesIn } from "./changes.js";
 
 // Four of its digits tell the hashes of a picture apart; a tip has all that the events have.
 export const shortHash = (hash) => hash.slice(0, 4);
@@ -10,7 +11,10 @@ const byHash = new WeakMap();
 function holdersOf(cached) {
   if (!byHash.has(cached)) {
     const holders = new Map();
-    for (const [block, { hash }] of cached) holders.set(hash, [...(holders.get(hash) ?? []), block]);
+    for (const [block, { hash, group }] of cached) {
+      const key = `${group}:${hash}`; // equal tokens hash alike in every group, and each finds its own
+      holders.set(key, [...(holders.get(key) ?? []), block]);
+    }
     byHash.set(cached, holders);
   }
   return byHash.get(cached);
@@ -18,23 +22,26 @@ function holdersOf(cached) {
 
 // The cached blocks before `block`, its parent first. `whole`: they reach the first block, so that a prompt may too.
 // Of several that hold the parent, the one before it in a table; else the first, which is the one that is hit.
-export function chainOf({ cached, tables }, owners, block) {
+export function chainOf(state, owners, block) {
+  const { cached } = state;
   const holders = holdersOf(cached);
   const blocks = [];
   for (let at = block; ; at = blocks[blocks.length - 1]) {
-    const { parent } = cached.get(at);
+    const { parent, group } = cached.get(at);
     if (parent === null) return { blocks, whole: true };
-    const found = holders.get(parent) ?? [];
-    if (!found.length) return { blocks, whole: false };
-    const before = (owners.get(at) ?? []).map(({ seq, logical }) => tables.get(seq)[logical - 1]);
+    const found = holders.get(`${group}:${parent}`) ?? [];
+    // behind a window a prompt needs only what the window sees
+    if (!found.length) return { blocks, whole: state.windows[group] !== null };
+    const before = (owners.get(at) ?? []).map(({ seq, logical }) => tablesIn(state, group).get(seq)[logical - 1]);
     blocks.push(found.find((other) => before.includes(other)) ?? found[0]);
   }
 }
 
 // The links of a block's chain, for those who light it; none for a block without a hash.
 export function chainLinks({ state, owners }, link) {
-  const block = link?.startsWith("d") ? Number(link.slice(1)) : -1;
-  return state.cached.has(block) ? chainOf(state, owners, block).blocks.map(linkOf) : [];
+  const blocks = (link ?? "").split(" ").filter((one) => one.startsWith("d")).map((one) => Number(one.slice(1)));
+  const chains = blocks.filter((block) => state.cached.has(block)).map((block) => chainOf(state, owners, block).blocks.map(linkOf));
+  return [...new Set(chains.flat())];
 }
 
 const ENDINGS = { one: "st", two: "nd", few: "rd", other: "th" };

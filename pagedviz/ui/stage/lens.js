@@ -1,7 +1,7 @@
 // The kernel lens: what the decode kernel read, turn by turn, for one sequence, layer and head at the current step.
 // It asks Python, shows nothing but the answer to what it asks just now, and while it is closed it does nothing at all.
 import { h, setAttr, setText, syncKeyed } from "./dom.js";
-import { linkOf } from "./replay.js";
+import { linkOf } from "./entries.js";
 import { PATHS, icon, iconButton } from "./icons.js";
 import { settlePanel, shortNumber, tolerance } from "./panel.js";
 import { phasesOf, sentenceOf, stopsOf, turnName } from "./lens_stops.js";
@@ -238,7 +238,7 @@ export class Lens {
     const phases = phasesOf(answer, stop);
     const phase = Math.min(this.phase, this.lastPhase());
     const known = (what, at) => at < index || (at === index && phase >= phases.findIndex(({ name }) => name === what));
-    return { answer, stops, index, stop, phases, phase, known, tokens: this.view.state.tokens.get(this.seq) };
+    return { answer, stops, index, stop, phases, phase, known, tokens: this.view.state.tokens.get(this.seq), group: this.layer % this.view.state.windows.length };
   }
 
   draw() {

@@ -18,7 +18,7 @@ export function drawMarks(root, scene) {
     const ends = [
       block,
       root.querySelector(`.logical[data-seq="${seq}"][data-logical="${turn.logical_block}"]`),
-      root.querySelector(`[data-table-seq="${seq}"][data-table-logical="${turn.logical_block}"]`),
+      root.querySelector(`[data-group="${scene.group}"] [data-table-seq="${seq}"][data-table-logical="${turn.logical_block}"]`),
     ];
     for (const end of ends) if (end) setAttr(end, "data-read", when);
     if (!block) return;

@@ -2,6 +2,10 @@
 // Hover and focus light them for as long as they last; a click pins; Escape lets go.
 import { h, svg, setAttr, setText } from "./dom.js";
 
+// A link may be several ends at once, such as a logical block's in each group: "d7 d3".
+const endsOf = (link) => (link ?? "").split(" ").filter(Boolean);
+const isEnd = (node, ends) => endsOf(node.dataset.link).some((one) => ends.includes(one));
+
 const NEXT = { ArrowDown: 1, ArrowUp: -1 };
 
 export class Links {
@@ -126,10 +130,11 @@ export class Links {
 
   light({ repaint = true } = {}) {
     const link = this.current();
+    const ends = endsOf(link);
     const chain = this.chainOf(link);
     for (const node of this.root.querySelectorAll("[data-link]")) {
-      setAttr(node, "data-lit", link !== null && node.dataset.link === link ? "" : null);
-      setAttr(node, "data-chain", chain.includes(node.dataset.link) ? "" : null);
+      setAttr(node, "data-lit", isEnd(node, ends) ? "" : null);
+      setAttr(node, "data-chain", isEnd(node, chain) ? "" : null);
       if (node.localName !== "button") setAttr(node, "aria-pressed", String(node.dataset.link === this.pinned));
     }
     setAttr(this.root, "data-linking", link === null ? null : "");
@@ -142,10 +147,19 @@ export class Links {
     this.wires.replaceChildren();
     if (link === null) return;
     const origin = this.root.getBoundingClientRect();
-    const target = this.root.querySelector(`.physical[data-link="${link}"]`)?.getBoundingClientRect() ?? this.bigRect(link);
     const point = (x, y) => [x - origin.left, y - origin.top];
-    for (const block of this.root.querySelectorAll(`.logical[data-link="${link}"]`)) {
-      const entry = block.closest(".seq").querySelector(`.entry[data-link="${link}"]`);
+    for (const end of endsOf(link)) this.wireEnd(end, point);
+    const chips = [...endsOf(link), ...chain].map((one) => this.root.querySelector(`.physical[data-link="${one}"] .hash`)?.getBoundingClientRect());
+    for (let k = 1; k < chips.length; k += 1) {
+      if (chips[k - 1]?.width && chips[k]?.width) this.arc(...[chips[k - 1], chips[k]].map((box) => [...point(box.left, box.top), box.width, box.height]));
+    }
+  }
+
+  wireEnd(end, point) {
+    const target = this.root.querySelector(`.physical[data-link="${end}"]`)?.getBoundingClientRect() ?? this.bigRect(end);
+    for (const block of this.root.querySelectorAll(`.logical[data-link~="${end}"]`)) {
+      const row = `[data-table-logical="${block.dataset.logical}"]`;
+      const entry = block.closest(".seq").querySelector(`${row} .entry[data-link="${end}"]`);
       if (!entry || !block.getClientRects().length) continue;
       const colour = getComputedStyle(block).getPropertyValue("--fill");
       const from = block.getBoundingClientRect();
@@ -154,12 +168,8 @@ export class Links {
       const into = point(via.left - 3, via.top + via.height / 2);
       this.curve(start, into, colour, false);
       if (!target) continue;
-      const end = point(target.left + Math.min(target.width / 2, 80), target.top);
-      this.curve(point(via.left + via.width / 2, via.bottom + 2), end, colour, true);
-    }
-    const chips = [link, ...chain].map((one) => this.root.querySelector(`.physical[data-link="${one}"] .hash`)?.getBoundingClientRect());
-    for (let k = 1; k < chips.length; k += 1) {
-      if (chips[k - 1]?.width && chips[k]?.width) this.arc(...[chips[k - 1], chips[k]].map((box) => [...point(box.left, box.top), box.width, box.height]));
+      const down = point(target.left + Math.min(target.width / 2, 80), target.top);
+      this.curve(point(via.left + via.width / 2, via.bottom + 2), down, colour, true);
     }
   }
 

@@ -1,6 +1,6 @@
 // Right: the verdict of this step's check, the step's numbers, and the line of our own source that did it.
 import { h, setAttr, setText, syncKeyed } from "./dom.js";
-import { isHost, nameOf, writesOf } from "./replay.js";
+import { isHost, nameOf, writesOf } from "./entries.js";
 import { PATHS, icon } from "./icons.js";
 
 export const verdictOf = (check) => (check === null || check === undefined ? "pending" : check.ok ? "ok" : "failed");

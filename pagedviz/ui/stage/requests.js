@@ -1,7 +1,9 @@
 // Who waits, who runs, who was swapped out, and how this step's token budget is spent. Only for runs with requests.
 import { h, setAttr, setText, syncKeyed } from "./dom.js";
-import { sampledOf } from "./derive.js";
-import { isHost } from "./replay.js";
+import { drawBeams, makeBeams } from "./beams.js";
+import { isHost } from "./entries.js";
+import { isSeveral, widthOf } from "./replay_requests.js";
+import { sampledOf } from "./slots.js";
 import { tokenText } from "./text.js";
 
 const LANES = ["waiting", "running", "swapped"];
@@ -13,8 +15,9 @@ export function makeRequests() {
   const spent = h("div", { class: "budget", role: "img" });
   const title = h("p", { class: "quiet budget-title" });
   const head = h("div", { class: "requests-head" }, h("h3", {}, "Requests"), title, spent);
-  const node = h("section", { class: "requests", "aria-label": "Requests", hidden: "" }, head, ...LANES.map((name) => lanes[name].node));
-  return { node, lanes, spent, title };
+  const beams = makeBeams();
+  const node = h("section", { class: "requests", "aria-label": "Requests", hidden: "" }, head, ...LANES.map((name) => lanes[name].node), beams);
+  return { node, lanes, spent, title, beams };
 }
 
 function makeLaneOf(name) {
@@ -28,16 +31,18 @@ function makeLaneOf(name) {
 
 export function drawRequests(ui, view) {
   const { state } = view;
-  setAttr(ui.node, "hidden", view.usesRequests ? null : "");
-  if (!view.usesRequests) return;
+  setAttr(ui.node, "hidden", view.uses.requests ? null : "");
+  if (!view.uses.requests) return;
   drawBudget(ui, view);
   for (const name of LANES) drawLaneOf(ui.lanes[name], name, state[name], view);
-  setAttr(ui.lanes.swapped.node, "hidden", view.usesSwap ? null : "");
+  setAttr(ui.lanes.swapped.node, "hidden", view.uses.swap ? null : "");
   setText(ui.lanes.waiting.note, waitsWords(state));
-  const idle = view.maxSeqs === null ? 0 : view.maxSeqs - state.running.length;
+  const seated = state.running.reduce((sum, id) => sum + widthOf(state.requests.get(id)), 0);
+  const idle = view.maxSeqs === null ? 0 : view.maxSeqs - seated;
   const [signs, words] = ui.lanes.running.seats.children;
   setText(signs, "▢".repeat(Math.min(idle, MOST_SEATS)));
   setText(words, idle ? `${idle} of ${view.maxSeqs} seats idle` : "");
+  drawBeams(ui.beams, view);
 }
 
 // Why the first in line waits is told when the reason is a new one: of an earlier step it is said that it was then.
@@ -64,46 +69,67 @@ function drawLaneOf(lane, name, all, view) {
   );
 }
 
-function makeRequest(seq) {
+function makeRequest(id) {
   return h(
     "li",
-    { class: "request", "data-request": seq },
-    h("div", { class: "request-head" }, h("bdi", { class: "owner" }, seq), h("span", { class: "quiet priority" }), h("b", { class: "share" })),
+    { class: "request", "data-request": id },
+    h("div", { class: "request-head" }, h("bdi", { class: "owner" }, id), h("span", { class: "quiet priority" }), h("b", { class: "share" })),
     h("p", { class: "request-size" }),
     h("p", { class: "request-state" }, h("span"), h("bdi", { class: "request-token", dir: "auto" })),
+    h("ul", { class: "request-seqs" }),
   );
 }
 
-function drawRequest(node, seq, lane, view) {
+const isAbout = (event, names) => names.some((name) => event?.seq_id === name || event?.seq_ids?.includes(name));
+
+function drawRequest(node, id, lane, view) {
   const { state, event } = view;
-  const { prompt, output, numTokens, priority, salt } = state.requests.get(seq);
-  const colour = view.colours.get(seq);
-  const scheduled = state.scheduled.get(seq);
-  const sampled = lane === "running" ? sampledOf(state, seq) : null;
-  const about = event?.seq_id === seq || event?.seq_ids?.includes(seq);
-  node.style.setProperty("--fill", colour.fill);
-  node.style.setProperty("--fill-text", colour.text);
-  setAttr(node, "data-now", about ? "" : null);
-  setAttr(node, "data-scheduled", scheduled ?? null);
-  setAttr(node, "data-preempted", state.preempted.get(seq) ?? null);
-  const [head, size, words] = node.children;
-  const notes = [priority === 0 ? "" : `priority ${priority}`, salt === null || salt === undefined ? "" : `salt “${salt}”`];
+  const request = state.requests.get(id);
+  const { prompt, outputs, numTokens, priority, salt, samples = 1, beams = 1 } = request;
+  const seqs = [...outputs.keys()];
+  const several = isSeveral(request);
+  const colour = view.colours.get(seqs[0]);
+  const given = seqs.filter((seq) => state.scheduled.has(seq));
+  const scheduled = given.length ? given.reduce((sum, seq) => sum + state.scheduled.get(seq), 0) : null;
+  const sampled = lane === "running" && !several ? sampledOf(state, id) : null;
+  node.style.setProperty("--fill", several ? "var(--ink)" : colour.fill);
+  node.style.setProperty("--fill-text", several ? "var(--paper)" : colour.text);
+  setAttr(node, "data-now", isAbout(event, [id, ...seqs]) ? "" : null);
+  setAttr(node, "data-scheduled", scheduled);
+  setAttr(node, "data-preempted", state.preempted.get(id) ?? null);
+  const [head, size, words, list] = node.children;
+  const how = beams > 1 ? `${beams} beams` : samples > 1 ? `${samples} samples` : "";
+  const notes = [how, priority === 0 ? "" : `priority ${priority}`, salt === null || salt === undefined ? "" : `salt “${salt}”`];
   setText(head.children[1], notes.filter(Boolean).join(", "));
-  setText(head.children[2], scheduled === undefined ? "" : `${scheduled} in this step`);
-  setText(size, `prompt ${prompt.length}, output ${output.length} of ${numTokens}`);
-  setText(words.children[0], stateOf(state, seq, sampled));
+  setText(head.children[2], scheduled === null ? "" : `${scheduled} in this step`);
+  setText(size, `prompt ${prompt.length}, output ${Math.max(...seqs.map((seq) => outputs.get(seq).length))} of ${numTokens}`);
+  setText(words.children[0], stateOf(state, id, seqs, sampled));
   setText(words.children[1], sampled === null ? "" : tokenText(sampled));
+  drawSeqs(list, several && lane === "running" ? seqs : [], view);
 }
 
-function stateOf(state, seq, sampled) {
-  const { prompt, output } = state.requests.get(seq);
-  const known = prompt.length + output.length;
-  const how = state.preempted.get(seq);
-  if (state.swapped.includes(seq)) return swapWords(state, state.tables.get(seq) ?? []);
+// The sequences of a request with several, each with the newest of its outputs while no slot holds it.
+function drawSeqs(list, seqs, view) {
+  syncKeyed(list, seqs, (seq) => seq, (seq) => h("li", { "data-seq-of-request": seq }, h("bdi", { class: "owner" }, seq), h("bdi", { class: "request-token", dir: "auto" })), (node, seq) => {
+    const colour = view.colours.get(seq);
+    node.style.setProperty("--fill", colour.fill);
+    node.style.setProperty("--fill-text", colour.text);
+    const sampled = sampledOf(view.state, seq);
+    setText(node.lastElementChild, sampled === null ? "" : tokenText(sampled));
+  });
+}
+
+function stateOf(state, id, seqs, sampled) {
+  const { prompt, outputs } = state.requests.get(id);
+  const known = prompt.length + seqs.reduce((sum, seq) => sum + outputs.get(seq).length, 0);
+  const how = state.preempted.get(id);
+  if (state.swapped.includes(id)) return swapWords(state, seqs.flatMap((seq) => state.tables.get(seq) ?? []));
   if (how) return `preempted: computes ${known} ${known === 1 ? "token" : "tokens"} again`;
   if (sampled !== null) return "sampled, in no slot:";
-  const computed = state.tokens.get(seq)?.length ?? 0;
-  return state.running.includes(seq) && computed < known ? `${computed} of ${known} tokens computed` : "";
+  const [first] = seqs;
+  const needed = prompt.length + outputs.get(first).length;
+  const computed = state.tokens.get(first)?.length ?? 0;
+  return state.running.includes(id) && computed < needed && (seqs.length === 1 || computed < prompt.length) ? `${computed} of ${needed} tokens computed` : "";
 }
 
 // All of its blocks on the host, or on their way; what others name as well stays where it is.

@@ -1,10 +1,10 @@
 // Left: each sequence as a row of its logical blocks, and beside it its block table.
-import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "./dom.js";
-import { blockOf, isHost, linkOf, nameOf } from "./replay.js";
-import { comingIn, concernedLogicals, filledIn, keptIn, listed, nextSlot, sampledOf } from "./derive.js";
-import { hashWords, shortHash } from "./hashes.js";
-import { drawTable, makeTable } from "./tables.js";
-import { tokenText } from "./text.js";
+import { h, setAttr, setText, syncKeyed, cellsPerRow } from "./dom.js";
+import { tablesIn } from "./changes.js";
+import { concernedLogicals } from "./concerned.js";
+import { nextSlot, sampledOf } from "./slots.js";
+import { drawLogical, makeLogical } from "./logical.js";
+import { drawTables, makeTables } from "./tables.js";
 
 export const MAX_ROWS = 6;
 const MAX_BLOCKS = 12;
@@ -16,15 +16,16 @@ export function makeSequences(onChoose) {
   select.addEventListener("change", () => onChoose(select.value));
   const note = h("span", { class: "quiet" });
   const chooser = h("div", { class: "chooser", hidden: "" }, note, select);
+  const title = h("h3", { class: "tables-title" });
   const head = h(
     "div",
     { class: "seqs-head" },
     h("h3", {}, "Sequences", h("span", { class: "quiet" }, " what each one sees")),
-    h("h3", { class: "tables-title" }, "Block tables"),
+    title,
   );
   const empty = h("p", { class: "quiet empty" }, "No sequence yet.");
   const node = h("section", { class: "seqs-box", "aria-label": "Sequences and block tables" }, head, chooser, rows, empty);
-  return { node, rows, select, note, chooser, empty };
+  return { node, rows, title, select, note, chooser, empty };
 }
 
 // With many sequences: the chosen one, and those that the last events were about.
@@ -66,6 +67,8 @@ export function drawSequences(ui, view) {
   setAttr(ui.empty, "hidden", total ? "hidden" : null);
   const longest = Math.max(1, ...seqs.map((seq) => [...seq].length));
   ui.node.style.setProperty("--name-width", `${Math.max(28, Math.min(96, longest * 8 + 12))}px`);
+  setAttr(ui.node, "data-groups", state.windows.length > 1 ? state.windows.length : null);
+  setText(ui.title, state.windows.length > 1 ? "Block tables, one a group" : "Block tables");
   if (total > MAX_ROWS) drawChooser(ui, state, seqs.length, chosen);
   syncKeyed(
     ui.rows,
@@ -85,27 +88,25 @@ function drawChooser(ui, state, shown, chosen) {
 }
 
 function makeRow(seq) {
-  const name = h("bdi", {}, seq);
-  const row = h(
+  return h(
     "div",
     { class: "seq", "data-row": seq },
-    h("div", { class: "chip", title: `sequence ${seq}` }, name),
+    h("div", { class: "chip", title: `sequence ${seq}` }, h("bdi", {}, seq)),
     h("div", { class: "logicals" }, h("div", { class: "logical-list" }), h("p", { class: "after quiet" }), h("p", { class: "salt quiet" })),
+    makeTables(),
   );
-  row.append(makeTable(seq));
-  return row;
 }
 
 function drawRow(row, seq, view, focus, colour) {
   const { state, event } = view;
   row.style.setProperty("--fill", colour.fill);
   row.style.setProperty("--fill-text", colour.text);
-  const table = state.tables.get(seq);
+  const length = Math.max(...state.windows.map((_, group) => tablesIn(state, group).get(seq).length));
   const next = nextSlot(state, seq);
   const many = state.tables.size > MAX_ROWS;
-  const shown = shownBlocks(table.length, view.reading?.seq === seq ? view.reading.logical : focus[0] ?? null, many);
+  const shown = shownBlocks(length, view.reading?.seq === seq ? view.reading.logical : focus[0] ?? null, many);
   setAttr(row, "data-asked", view.reading?.seq === seq ? "" : null);
-  const [, logicals, tableNode] = row.children;
+  const [, logicals, tables] = row.children;
   const [list, after, salt] = logicals.children;
   list.style.setProperty("--columns", cellsPerRow(state.blockSize));
   setAttr(list, "data-wide", state.blockSize > 6 ? "" : null);
@@ -123,72 +124,9 @@ function drawRow(row, seq, view, focus, colour) {
   const size = state.tokens.get(seq).length;
   const sampled = next ? null : sampledOf(state, seq);
   const allocates = sampled === null ? "next write allocates a block" : `“${sampled}” is sampled and in no slot; its write allocates a block`;
-  setText(after, table.length === 0 ? `no block yet${size ? "" : ", no token"}` : next ? "" : allocates);
+  setText(after, length === 0 ? `no block yet${size ? "" : ", no token"}` : next ? "" : allocates);
   setAttr(after, "hidden", after.textContent ? null : "");
   const salted = state.salts.get(seq) ?? null;
   setText(salt, salted === null ? "" : `salt “${salted}”: hits only blocks of the same salt`);
-  drawTable(tableNode, seq, shown, view, event);
-}
-
-function makeLogical() {
-  return h(
-    "div",
-    { class: "block logical", role: "button", "data-rove": "logical", tabindex: "-1" },
-    h("div", { class: "head" }, h("span", { class: "index" }), h("span", { class: "arrow", "aria-hidden": "true" }, "→"), h("b", { class: "id" }), h("span", { class: "note" }), h("span", { class: "hash" }), h("span", { class: "badge" })),
-    h("div", { class: "cells" }),
-  );
-}
-
-function drawLogical(node, seq, logical, view, now) {
-  const { state } = view;
-  const entry = state.tables.get(seq)[logical];
-  const filled = filledIn(state, seq, logical);
-  const refs = isHost(entry) ? state.hostRefs[blockOf(entry)] : state.refs[blockOf(entry)];
-  const isNull = entry === state.nullBlock;
-  setAttr(node, "data-seq", seq);
-  setAttr(node, "data-logical", logical);
-  setAttr(node, "data-entry", nameOf(entry));
-  setAttr(node, "data-link", linkOf(entry));
-  setAttr(node, "data-filled", filled);
-  setAttr(node, "data-now", now ? "" : null);
-  setAttr(node, "data-where", isHost(entry) ? "host" : "device");
-  setAttr(node, "data-stopped", now && view.event?.kind === "WriteStopped" ? "" : null);
-  const place = isHost(entry) ? `host block ${nameOf(entry)}` : `physical block ${nameOf(entry)}`;
-  const shared = refs > 1 && !isNull ? `, shared, ${refs} references` : "";
-  const kept = keptIn(state, entry, view.owners);
-  setAttr(node, "aria-label", `sequence ${seq}, logical block ${logical}, ${filled} of ${state.blockSize} tokens, ${place}${isNull ? ", the null block" : ""}${shared}${comingWords(comingIn(state, seq, logical))}${kept ? `, cached, ${hashWords(kept)}` : ""}`);
-  const coming = comingIn(state, seq, logical);
-  const tokens = state.tokens.get(seq);
-  setAttr(node, "data-tip", `${seq}, logical block ${logical}: ${listed(tokens.slice(logical * state.blockSize, logical * state.blockSize + filled).map((t) => `“${t}”`)) || "no token yet"}`);
-  const [index, , id, note, hash, badge] = node.firstElementChild.children;
-  setText(index, logical);
-  setText(id, nameOf(entry));
-  setText(note, isNull ? "null" : isHost(entry) ? "on host" : "");
-  setText(hash, kept ? shortHash(kept.hash) : "");
-  setText(badge, refs > 1 && !isNull ? `×${refs}` : "");
-  drawCells(node.lastElementChild, state.blockSize, (offset) => {
-    const position = logical * state.blockSize + offset;
-    if (offset < filled) {
-      const token = tokens[position];
-      return { state: "filled", text: tokenText(token), tip: `“${token}”, position ${position}` };
-    }
-    return coming[offset]
-      ? comingCell(coming[offset], `position ${position} of ${seq}`)
-      : { state: "stale", text: "", tip: "unfilled: whatever is there is nobody's (stale or NaN), and no kernel reads it" };
-  });
-}
-
-function comingWords(coming) {
-  const all = Object.values(coming);
-  const pending = all.filter(({ fill }) => fill === "pending").length;
-  const sampled = all.find(({ fill }) => fill === "sampled");
-  return `${pending ? `, ${pending} in this step's launch` : ""}${sampled ? `, “${sampled.token}” is sampled and not written yet` : ""}`;
-}
-
-// A slot that is not filled yet, and what comes into it.
-export function comingCell({ fill, token }, where) {
-  const text = token === null ? "next" : tokenText(token);
-  if (fill === "pending") return { state: fill, text: token === null ? "" : text, tip: `${where}: “${token}” is written by this step's launch` };
-  if (fill === "sampled") return { state: fill, text, tip: `${where}: “${token}” is sampled, and in no slot yet` };
-  return { state: fill, text, tip: token === null ? `${where}: where the next token goes` : `${where}: “${token}” is the next to be computed` };
+  drawTables(tables, seq, shown, view, event);
 }

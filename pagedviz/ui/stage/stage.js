@@ -1,7 +1,9 @@
 // The stage: one instance per place on the page, kept through Streamlit's reruns.
 import { h, setAttr, setText } from "./dom.js";
 import { Replay } from "./replay.js";
-import { colourBook, ownersByEntry } from "./derive.js";
+import { colourBook } from "./colours.js";
+import { ownersByEntry } from "./derive.js";
+import { usesOf } from "./uses.js";
 import { drawSequences, makeSequences } from "./sequences.js";
 import { drawRequests, makeRequests } from "./requests.js";
 import { drawPools, makePools } from "./pools.js";
@@ -82,13 +84,8 @@ class Stage {
     if (!known || length !== data.steps.length) {
       this.replay = new Replay(data.base, data.steps);
       this.colours = colourBook(data.base, data.steps);
+      this.uses = usesOf(data.base, data.steps);
     }
-    this.usesHost =
-      Object.keys(data.base.host_ref_counts ?? {}).length > 0 ||
-      data.steps.some(({ event }) => event.kind === "BlockSpilled" || event.kind === "BlockReloaded");
-    this.usesHashes = Object.keys(data.base.cached ?? {}).length > 0 || data.steps.some(({ event }) => event.kind === "BlockCached");
-    this.usesRequests = Object.keys(data.base.requests ?? {}).length > 0 || data.steps.some(({ event }) => event.kind === "RequestSubmitted");
-    this.usesSwap = data.steps.some(({ event }) => event.kind === "RequestPreempted" && event.how === "swap");
     const total = data.steps.length;
     const before = this.step;
     if (!known) {
@@ -128,12 +125,11 @@ class Stage {
     if (target === this.step) return this.drawBar();
     const event = target === this.step + 1 ? this.data.steps[target - 1].event : null;
     this.motion.finish();
-    this.motion.blockSize = this.data.base.block_size;
-    const before = animate && event ? this.motion.before(event) : null;
+    const before = animate && event ? this.motion.before(event, this.drawn.state) : null;
     this.step = target;
     this.pauseText = "";
     this.draw();
-    if (before) this.motion.after(event, before, this.playing ? this.speed : 1);
+    if (before) this.motion.after(event, before, this.drawn.state, this.playing ? this.speed : 1);
     this.tellSoon();
   }
 
@@ -218,10 +214,7 @@ class Stage {
       backend: data.backend ?? "",
       veil: data.veil,
       chosen: this.chosen,
-      usesHost: this.usesHost,
-      usesHashes: this.usesHashes,
-      usesRequests: this.usesRequests,
-      usesSwap: this.usesSwap,
+      uses: this.uses,
       maxSeqs: data.cache?.max_num_seqs ?? null,
       playing: this.playing !== null,
       pauseText: this.pauseText,

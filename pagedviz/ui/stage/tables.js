@@ -1,30 +1,44 @@
-// Block tables: one row per logical block, naming a physical block. The learner's page table.
+// Block tables: one row per logical block, naming a physical block. The learner's page table, one for each group.
 import { h, setAttr, setText, syncKeyed } from "./dom.js";
-import { blockOf, isHost, linkOf, nameOf } from "./replay.js";
-import { concernedLogicals, filledIn, concerned } from "./derive.js";
+import { blockOf, isHost, linkOf, nameOf } from "./entries.js";
+import { tablesIn } from "./changes.js";
+import { concerned, concernedLogicals, isConcerned } from "./concerned.js";
+import { filledIn } from "./slots.js";
 
 const COLUMNS = ["logical", "physical", "filled", "where"];
 
-export function makeTable(seq) {
-  const head = h("tr", {}, ...COLUMNS.map((name) => h("th", { scope: "col" }, name)));
-  return h(
-    "table",
-    { class: "table", "data-table": seq },
-    h("caption", { class: "hidden" }, `Block table of sequence ${seq}`),
-    h("thead", {}, head),
-    h("tbody"),
-  );
+export const makeTables = () => h("div", { class: "tables" });
+
+export const groupName = (windows, group) => `group ${group} · ${windows[group] === null ? "full attention" : `window ${windows[group]}`}`;
+
+export function drawTables(box, seq, shown, view, event) {
+  const { windows } = view.state;
+  const groups = windows.map((_, group) => group);
+  syncKeyed(box, groups, (group) => group, () => makeTable(seq), (table, group) => {
+    setAttr(table, "data-group", group);
+    const title = windows.length > 1 ? groupName(windows, group) : `Block table of sequence ${seq}`;
+    setText(table.caption, title);
+    setAttr(table.caption, "class", windows.length > 1 ? "group-name quiet" : "hidden");
+    setAttr(table, "aria-label", windows.length > 1 ? `Block table of sequence ${seq}, ${title}` : null);
+    drawTable(table, seq, group, shown, view, isConcerned(event, group) ? event : null);
+  });
 }
 
-export function drawTable(table, seq, shown, view, event) {
+function makeTable(seq) {
+  const head = h("tr", {}, ...COLUMNS.map((name) => h("th", { scope: "col" }, name)));
+  return h("table", { class: "table", "data-table": seq }, h("caption"), h("thead", {}, head), h("tbody"));
+}
+
+function drawTable(table, seq, group, shown, view, event) {
   const { state } = view;
   const focus = concernedLogicals(event, state, seq);
-  const moved = concerned(event, state.blockSize).from;
-  const entries = state.tables.get(seq);
+  const moved = concerned(event, state).from;
+  const entries = tablesIn(state, group).get(seq);
   setAttr(table, "data-empty", entries.length ? null : "");
+  const there = shown.filter((j) => typeof j !== "number" || entries[j] !== undefined); // another group's may be longer by now
   syncKeyed(
     table.querySelector("tbody"),
-    shown,
+    there,
     (j) => (typeof j === "number" ? j : `gap${j.after}`),
     (j) => (typeof j === "number" ? makeEntry() : h("tr", {}, h("td", { colspan: "4", class: "quiet" }))),
     (row, j) => {
@@ -46,11 +60,12 @@ function makeEntry() {
 }
 
 function drawEntry(row, seq, logical, entry, state, now, old) {
-  const filled = filledIn(state, seq, logical);
+  const isNull = entry === state.nullBlock;
   setAttr(row, "data-table-seq", seq);
   setAttr(row, "data-table-logical", logical);
   setAttr(row, "data-physical", nameOf(entry));
   setAttr(row, "data-now", now ? "" : null);
+  setAttr(row, "data-null", isNull ? "" : null);
   const [index, physical, fill, where] = row.children;
   const [struck, button] = physical.children;
   setText(index, logical);
@@ -58,7 +73,7 @@ function drawEntry(row, seq, logical, entry, state, now, old) {
   setAttr(struck, "aria-label", old === null ? null : `was ${nameOf(old)}`);
   setText(button, nameOf(entry));
   setAttr(button, "data-link", linkOf(entry));
-  setAttr(button, "aria-label", `table of sequence ${seq}, logical block ${logical} is in ${isHost(entry) ? "host" : "physical"} block ${blockOf(entry)}`);
-  setText(fill, `${filled}/${state.blockSize}`);
-  setText(where, entry === state.nullBlock ? "null" : isHost(entry) ? "host" : "device");
+  setAttr(button, "aria-label", `table of sequence ${seq}, logical block ${logical} is in ${isHost(entry) ? "host" : "physical"} block ${blockOf(entry)}${isNull ? ", the null block" : ""}`);
+  setText(fill, isNull ? "–" : `${filledIn(state, seq, logical)}/${state.blockSize}`);
+  setText(where, isNull ? "null" : isHost(entry) ? "host" : "device");
 }

@@ -7,7 +7,7 @@ export const tokenText = (token) => {
   return text.trim() === "" ? text.replace(/\n/g, "⏎").replace(/[ \t]/g, "␣") || "∅" : text;
 };
 
-const PARTS = /“[^”]*”|(?<=\bblocks? |\bslot |\bBlock )\d+/g;
+const PARTS = /“[^”]*”|(?<=\b(?:[Bb]locks?|slots?|chunks?) |\b(?:blocks|chunks) \[(?:\d+, )*|\bslots (?:\d+, )*)\d+/g;
 
 // The sentence with its block and slot numbers in bold and its tokens kept apart (they may run right to left).
 // Everything stays text.

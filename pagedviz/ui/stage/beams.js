@@ -1,0 +1,66 @@
+// The tree of beams that a request grew: one token a node, the likeliest kept at each step, the others left behind.
+import { h, setAttr, setText, syncKeyed } from "./dom.js";
+import { tokenText } from "./text.js";
+
+export const makeBeams = () => h("div", { class: "beams", hidden: "" });
+
+export function drawBeams(box, view) {
+  const { state } = view;
+  const trees = [...state.beamTrees].filter(([, levels]) => levels.length);
+  setAttr(box, "hidden", trees.length ? null : "");
+  syncKeyed(box, trees, ([id]) => id, makeTree, (node, [id, levels]) => drawTree(node, id, levels, view));
+}
+
+function makeTree([id]) {
+  const list = h("ul", { class: "beam-level" });
+  const scroll = h("div", { class: "beam-scroll", tabindex: "0", role: "region", "aria-label": `Beams of ${id}` }, list);
+  return h("section", { class: "beam-tree", "data-beams-of": id }, h("h3", {}, h("bdi", {}, `Beams of ${id}`), h("span", { class: "quiet" })), scroll);
+}
+
+// The nodes of a level that grew from one place, and below them theirs. A node is alive when one of the last level
+// stands on it.
+function grown(levels, level, parent) {
+  return (levels[level] ?? []).flatMap((node, place) => {
+    if (level && node.parent !== parent) return [];
+    const children = grown(levels, level + 1, place);
+    const alive = level === levels.length - 1 || children.some((child) => child.alive);
+    return [{ ...node, key: `${level}:${place}`, isLast: level === levels.length - 1, alive, children }];
+  });
+}
+
+function drawTree(node, id, levels, view) {
+  const last = levels[levels.length - 1];
+  const [title, scroll] = node.children;
+  setText(title.lastElementChild, ` ${last.length} living after ${levels.length} ${levels.length === 1 ? "token" : "tokens"}, scores are sums of log-probabilities`);
+  const event = view.event?.kind === "BeamsChosen" && view.event.seq_id === id ? view.event : null;
+  drawLevel(scroll.firstElementChild, grown(levels, 0, -1), view, event);
+  if (Number(scroll.dataset.levels) === levels.length) return;
+  setAttr(scroll, "data-levels", levels.length);
+  scroll.scrollLeft = scroll.scrollWidth; // the newest tokens are at the right end
+}
+
+function drawLevel(list, nodes, view, event) {
+  syncKeyed(
+    list,
+    nodes,
+    ({ key }) => key,
+    () => h("li", {}, h("span", { class: "beam" }, h("bdi", { class: "text", dir: "auto" }), h("span", { class: "score" }), h("bdi", { class: "owner" }), h("span", { class: "hidden" })), h("ul", { class: "beam-level" })),
+    (node, beam) => {
+      const [shown, below] = node.children;
+      const [token, score, owner, said] = shown.children;
+      const colour = view.colours.get(beam.seq);
+      setAttr(node, "data-alive", beam.alive ? "" : null);
+      setAttr(shown, "data-last", beam.isLast ? "" : null);
+      setAttr(shown, "data-new", event && beam.isLast ? "" : null);
+      shown.style.setProperty("--fill", beam.isLast ? colour.fill : "transparent");
+      shown.style.setProperty("--fill-text", beam.isLast ? colour.text : "var(--ink)");
+      setText(token, tokenText(beam.token));
+      setAttr(token, "title", `“${beam.token}”, ${beam.seq}, score ${beam.score}`);
+      setText(score, beam.score.toFixed(2).replace("-", "−"));
+      setText(owner, beam.isLast ? beam.seq : "");
+      setText(said, beam.isLast ? "" : beam.alive ? ", kept" : ", goes no further");
+      setAttr(below, "hidden", beam.children.length ? null : "");
+      drawLevel(below, beam.children, view, event);
+    },
+  );
+}

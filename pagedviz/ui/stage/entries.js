@@ -1,0 +1,16 @@
+// A table entry is one number: a device block is its id (0, 1, ...), a host block h is -1 - h. A link names what lights up
+// together: d7 a device block, h2 a host block, c3 a chunk of the host tier; several are written with spaces between.
+
+export const hostEntry = (hostBlock) => -1 - hostBlock;
+export const isHost = (entry) => entry < 0;
+export const blockOf = (entry) => (entry < 0 ? -1 - entry : entry);
+export const linkOf = (entry) => (entry < 0 ? `h${-1 - entry}` : `d${entry}`);
+export const nameOf = (entry) => (entry < 0 ? `h${-1 - entry}` : String(entry));
+
+// What a launch wrote, one element a sequence, whichever of the three kinds told it; of other events nothing.
+export function writesOf(event) {
+  if (event?.kind === "TokenWritten") return [{ seq_id: event.seq_id, position: event.position, tokens: [event.token], slots: [event.slot] }];
+  if (event?.kind === "TokensWritten") return [event];
+  if (event?.kind !== "BatchWritten") return [];
+  return event.seq_ids.map((seq_id, k) => ({ seq_id, position: event.positions[k], tokens: event.tokens[k], slots: event.slots[k] }));
+}

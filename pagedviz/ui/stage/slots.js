@@ -1,0 +1,106 @@
+// What each slot of a sequence's blocks looks like: filled, still to come, drafted, out of the window, or garbage.
+import { slotOf, tablesIn } from "./changes.js";
+import { tokenText } from "./text.js";
+
+export const requestOf = (state, seq) => state.requests.get(state.requestOf.get(seq));
+const outputOf = (request, seq) => request?.outputs.get(seq) ?? [];
+
+// The slot that the next token of each sequence goes to, or null when its last block is full.
+export function nextSlot(state, seq) {
+  const position = state.tokens.get(seq).length;
+  const logical = Math.floor(position / state.blockSize);
+  const row = state.tables.get(seq);
+  return logical < row.length ? { logical, offset: position % state.blockSize, entry: row[logical] } : null;
+}
+
+// The newest output of a sequence while no slot holds it; null when there is none.
+export function sampledOf(state, seq) {
+  const request = requestOf(state, seq);
+  const output = outputOf(request, seq);
+  const newest = (request?.prompt.length ?? 0) + output.length - 1;
+  return output.length && (state.tokens.get(seq)?.length ?? 0) <= newest ? output[output.length - 1] : null;
+}
+
+export const filledIn = (state, seq, logical) =>
+  Math.max(0, Math.min(state.blockSize, state.tokens.get(seq).length - logical * state.blockSize));
+
+// What comes into the unfilled slots of a logical block, by offset: {fill, token}. "pending" is written by this step's
+// launch, "draft" too and may not stay, "sampled" is the newest output, which no slot holds yet, "next" is whatever comes
+// next, if it is known.
+export function comingIn(state, seq, logical) {
+  const coming = {};
+  const held = state.tokens.get(seq).length;
+  const request = requestOf(state, seq);
+  const [prompt, output] = [request?.prompt ?? [], outputOf(request, seq)];
+  const { from, count } = state.launching.get(seq) ?? { from: 0, count: 0 };
+  const drafts = state.drafted.get(seq);
+  // a block may have its hash before its tokens, when it is given to be filled by this launch
+  const promised = state.cached.get(state.tables.get(seq)[logical])?.tokens ?? [];
+  for (let offset = 0; offset < state.blockSize; offset += 1) {
+    const position = logical * state.blockSize + offset;
+    if (position < held) continue;
+    const token = position < prompt.length ? prompt[position] : output[position - prompt.length] ?? null;
+    const draft = drafts ? position - drafts.position : -1;
+    if (draft >= 0 && draft < drafts.tokens.length) coming[offset] = { fill: "draft", token: drafts.tokens[draft], confidence: drafts.confidences[draft] ?? null };
+    else if (offset < promised.length) coming[offset] = { fill: "pending", token: promised[offset] };
+    else if (position >= from && position < from + count) coming[offset] = { fill: "pending", token };
+    else if (position === held) coming[offset] = { fill: position >= prompt.length && token !== null ? "sampled" : "next", token };
+  }
+  return coming;
+}
+
+// The first position that the next token sees through one group's window; null where it sees all.
+export function firstSeen(state, seq, group) {
+  const window = state.windows[group];
+  return window === null ? null : Math.max(0, state.tokens.get(seq).length - window + 1);
+}
+
+// What there is to say of a filled slot in one group: not verified yet, in the window, or out of it; else null.
+export function markOf(state, seq, position, group) {
+  const drafts = state.unverified.get(seq);
+  const draft = drafts ? position - state.tokens.get(seq).length + drafts.count : -1;
+  if (draft >= 0) return { mark: "unverified", confidence: drafts.confidences[draft] ?? null };
+  const first = firstSeen(state, seq, group);
+  return first === null ? null : { mark: position < first ? "out" : "seen", first };
+}
+
+// The same in the row, where all groups are seen at once: what one of them still sees is not out of the window.
+export function markInRow(state, seq, position) {
+  const marks = state.windows.map((_, group) => markOf(state, seq, position, group));
+  return marks.some((found) => found === null) ? null : marks.find(({ mark }) => mark !== "out") ?? marks[0];
+}
+
+// A token whose block every group has let go.
+export const isGone = (state, seq, logical) =>
+  state.nullBlock !== null && state.windows.every((_, group) => tablesIn(state, group).get(seq)[logical] === state.nullBlock);
+
+export const rolledBackAt = (state, seq, position) => state.rolledBack.get(slotOf(state, seq, position, 0)) ?? null;
+
+const sure = (confidence) => (confidence === null ? "" : `, confidence ${confidence.toFixed(2)}`);
+
+const MARKS = {
+  unverified: ({ confidence }) => `, a draft${sure(confidence)}: written, and not verified yet`,
+  seen: () => ", in the window of the next token",
+  out: ({ first }) => `, out of the window: the next token sees positions from ${first} on`,
+};
+
+// A filled slot's cell.
+export function filledCell(token, where, marked) {
+  return { state: "filled", mark: marked?.mark, text: tokenText(token), tip: `“${token}”, ${where}${marked ? MARKS[marked.mark](marked) : ""}` };
+}
+
+// A slot that is not filled yet, and what comes into it; `garbage` is the rejected token that still lies there.
+export function comingCell({ fill, token, confidence }, where, garbage = null) {
+  const text = token === null ? "next" : tokenText(token);
+  const over = garbage === null ? "" : `; rejected “${garbage}” still lies there`;
+  const cell = { state: fill, mark: garbage === null ? null : "rolled", text };
+  if (fill === "draft") return { ...cell, tip: `${where}: “${token}” is a draft${sure(confidence)}; the next launch computes it${over}` };
+  if (fill === "pending") return { ...cell, text: token === null ? "" : text, tip: `${where}: “${token}” is written by this step's launch${over}` };
+  if (fill === "sampled") return { ...cell, tip: `${where}: “${token}” is sampled, and in no slot yet${over}` };
+  return { ...cell, tip: (token === null ? `${where}: where the next token goes` : `${where}: “${token}” is the next to be computed`) + over };
+}
+
+// What was rolled back is garbage: nobody reads it, and the next write there covers it.
+export const rolledCell = (token, where) => ({ state: "rolled", text: tokenText(token), tip: `${where}: rejected “${token}” was rolled back; it is garbage until it is overwritten` });
+
+export const goneCell = (token, where) => ({ state: "gone", text: tokenText(token), tip: `“${token}”, ${where}: out of the window, and its block is given back` });
