@@ -9,7 +9,7 @@ from pagedviz.ui import stage
 
 Data = dict[str, Any]
 
-# What the stage knows at each step, in the snapshot's words; of cached blocks the group too, which its JSON does not say.
+# What the stage knows at each step, in the snapshot's words; of cached blocks the group too, which JSON does not say.
 REPLAY = """([js, base, events]) => {
   const { Replay } = new Function(js.replace('export default function', 'function unused') + '; return { Replay };')();
   const plain = (map, of = (value) => value) => Object.fromEntries([...map].map(([key, value]) => [key, of(value)]));
