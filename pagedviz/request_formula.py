@@ -1,11 +1,12 @@
 """The numbers behind a scheduler's event: lines of plain text, as `formula` gives them for those of the blocks."""
 
 import itertools
+from collections import Counter
 from functools import partial
 
 from pagedviz.engine import request_events as events
 from pagedviz.engine.events import Event, Token
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.snapshot import RequestState, Snapshot
 from pagedviz.scenario import CacheConfig
 
 
@@ -23,29 +24,33 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
             ]
         case events.StepStarted():
             return [
-                f"budget = {event.token_budget} tokens, {cache.scheduler.max_num_seqs} requests",
+                f"budget = {event.token_budget} tokens, {cache.scheduler.max_num_seqs} sequences",
                 f"running = {_queue(after.running)}",
                 f"waiting = {_queue(after.waiting)}",
             ]
         case events.RequestAdmitted() | events.RequestSwappedIn():
+            running = [after.requests[name] for name in after.running]
+            seats = sum(max(request.samples, request.beams) for request in running)
             return [
                 f"running = {_queue(after.running)}",
-                f"{len(after.running)} of at most {cache.scheduler.max_num_seqs}",
+                f"{seats} of at most {cache.scheduler.max_num_seqs} sequences",
             ]
         case events.RequestScheduled():
-            request, computed = after.requests[event.seq_id], after.seq_len(event.seq_id)
-            known = len(request.prompt) + len(request.output)
+            request, computed = _request(after, event.seq_id), after.seq_len(event.seq_id)
+            known = len(request.prompt) + len(request.outputs[event.seq_id])
+            drafts, budget = len(after.drafted.get(event.seq_id, ())), event.budget_left + event.num_tokens
+            given = f"{event.num_tokens - drafts} + {drafts} = {event.num_tokens}" if drafts else f"{event.num_tokens}"
             return [
-                f"known = {known}, computed = {computed}",
-                f"scheduled = {event.num_tokens}",
-                f"budget = {event.budget_left + event.num_tokens} − {event.num_tokens} = {event.budget_left}",
+                f"known = {known}, computed = {computed}" + (f", drafts = {drafts}" if drafts else ""),
+                f"scheduled = {given}",
+                f"budget = {budget} − {event.num_tokens} = {event.budget_left}",
             ]
         case events.RequestWaits():
             return [f"free = {len(after.free_blocks)} blocks", f"waiting = {_queue(after.waiting)}"]
         case events.RequestPreempted():
-            row = [block for block in before.block_tables[event.seq_id] if block is not None]
-            alone = sum(before.ref_counts[block] == 1 for block in row)
-            return [f"blocks = {len(row)}, nobody else names {alone}", f"tokens computed = {event.num_tokens}"]
+            named = _named(before, before.requests[event.seq_id])
+            alone = sum(before.ref_counts[block] == times for block, times in named.items())
+            return [f"blocks = {len(named)}, nobody else names {alone}", f"tokens computed = {event.num_tokens}"]
         case events.RequestDropped():
             return [f"tokens to compute again = {event.num_tokens}", f"waiting = {_queue(after.waiting)}"]
         case events.TokensSampled():
@@ -67,9 +72,20 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
     return []
 
 
+def _request(state: Snapshot, seq_id: str) -> RequestState:
+    """The request that a sequence belongs to."""
+    return next(request for request in state.requests.values() if seq_id in request.outputs)
+
+
+def _named(state: Snapshot, request: RequestState) -> Counter[int]:
+    """The device blocks that a request's tables name, each with how often; the null block is nobody's."""
+    rows = [tables.get(seq_id, ()) for tables in state.all_tables for seq_id in request.outputs]
+    return Counter(block for row in rows for block in row if block is not None and block != state.null_block)
+
+
 def _sampled(after: Snapshot, seq_id: str, tokens: tuple[Token, ...]) -> str:
     """How many outputs a sequence has, and how many of them this step gave."""
-    request = next(request for request in after.requests.values() if seq_id in request.outputs)
+    request = _request(after, seq_id)
     drafts = f", {len(tokens) - 1} accepted and 1 new" if len(tokens) > 1 else ""
     return f"{seq_id}: {len(request.outputs[seq_id])} of {request.num_tokens}{drafts}"
 

@@ -7,109 +7,77 @@ import re
 import pytest
 
 from pagedviz import formula
-from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.events import Event, TokensWritten
+from pagedviz.engine.limits import Limits
 from pagedviz.engine.request_events import BeamsChosen, RequestForked, TokensSampled
 from pagedviz.engine.snapshot import RequestState
-from pagedviz.play import free_queue, planner, profile
-from pagedviz.scenario import CacheConfig
+from pagedviz.engine.speculation import Speculation
+from pagedviz.play import planner
+from pagedviz.scenario import (
+    Add,
+    Append,
+    CacheConfig,
+    Draft,
+    EndTransfer,
+    EngineSteps,
+    Free,
+    Generate,
+    Load,
+    Scenario,
+    Store,
+    Submit,
+    Verify,
+)
 from tests.test_trace import CACHED, RUN, SERVED, happenings
 
-WINDOWED = CacheConfig(profile="vllm-v1", window=4)
+PROMPT, OTHER = tuple("abcdefghi"), tuple("1234567890123456789012")
 GROUPED = CacheConfig(profile="vllm-v1", groups=(None, 4), prefix_caching=True)
 DRAFTED = CacheConfig(profile="vllm-v1", policies=(("rollback", "trim_blocks"),))
 TIERED = CacheConfig(profile="nano-vllm", prefix_caching=True, num_blocks=6, host_chunks=3)
 
 
-def managed(cache, *calls):
-    """What a manager reports when these are called on it, each with its lines."""
-    manager = BlockManager(
-        block_size=cache.block_size,
-        num_blocks=cache.num_blocks,
-        free_blocks=free_queue(cache, 0),
-        host_blocks=cache.host_blocks,
-        profile=profile(cache),
-        auto_spill=False,
-        report=lambda event: reported.append((event, manager.snapshot())),
-        prefix_caching=cache.prefix_caching,
-        windows=cache.windows,
-        host_chunks=cache.host_chunks,
-    )
-    reported, before = [], manager.snapshot()
-    for call in calls:
-        call(manager)
-    for event, after in reported:
-        yield event, formula.lines(cache, before, event, after, None)
-        before = after
+def words(num_tokens):
+    """What the model says behind the prompt, as the cache of `DRAFTED` computes it."""
+    *_, last = happenings(Scenario(cache=DRAFTED, ops=(Add("A", PROMPT), Generate("A", num_tokens))))
+    return last.snapshot.tokens["A"][len(PROMPT) :]
 
 
-def verified(manager):
-    manager.write("A")
-    manager.verify("A", 1)
-
-
-PROMPT, OTHER = tuple("abcdefghi"), tuple("1234567890123456789012")
-MANAGED = {
-    "window": (WINDOWED, lambda m: m.add("A", PROMPT), lambda m: m.append("A", "j")),
-    "two blocks more": (
-        dataclasses.replace(WINDOWED, profile="vllm-v0"),
-        lambda m: m.add("A", (*PROMPT, *PROMPT)),
-        lambda m: m.append("A", "j"),
+CASES = {
+    "window": Scenario(cache=CacheConfig(profile="vllm-v1", window=4), ops=(Add("A", PROMPT), Append("A", ("j",)))),
+    "two blocks more": Scenario(cache=CacheConfig(window=4), ops=(Add("A", PROMPT * 2), Append("A", ("j",)))),
+    "groups": Scenario(cache=GROUPED, ops=(Add("A", PROMPT), Add("B", PROMPT))),
+    "drafts": Scenario(
+        cache=DRAFTED, ops=(Add("A", PROMPT), Draft("A", 3, (words(2)[1], "never", "said")), Verify("A"))
     ),
-    "groups": (GROUPED, lambda m: m.add("A", PROMPT), lambda m: m.add("B", PROMPT)),
-    "drafts": (
-        DRAFTED,
-        lambda m: m.add("A", PROMPT),
-        lambda m: m.draft("A", "j", ("k", "l", "m"), (0.75, 0.5, 0.25)),
-        verified,
+    "dropped": Scenario(
+        cache=CacheConfig(profile="vllm-v1", speculation=Speculation(3, load_limit=1)),
+        ops=(Submit("A", PROMPT, 8), EngineSteps(8)),
     ),
-    "dropped": (
-        DRAFTED,
-        lambda m: m.add("A", PROMPT),
-        lambda m: m.propose("A", ("k", "l", "m"), (0.75, 0.5, 0.25)),
-        lambda m: m.drop_drafts("A", 1, "one launch verifies no more"),
+    "beams": Scenario(ops=(Submit("A", PROMPT, 4, beams=3), EngineSteps(8))),
+    "samples": Scenario(ops=(Submit("A", PROMPT, 4, samples=2), EngineSteps(8))),
+    "beams make way": Scenario(
+        cache=CacheConfig(num_blocks=8), ops=(Submit("A", PROMPT, 9), Submit("B", PROMPT, 6, beams=2), EngineSteps(8))
     ),
-    "touched": (
-        TIERED,
-        lambda m: m.add("A", PROMPT),
-        lambda m: m.store("A"),
-        lambda m: m.end_transfer(1, "finish"),
-        lambda m: m.free("A"),
-        lambda m: m.add("B", OTHER[:5]),
-        lambda m: m.store("B"),
-        lambda m: m.free("B"),
-        lambda m: m.add("C", OTHER[:17]),
-        lambda m: m.free("C"),
-        lambda m: m.load(PROMPT),
+    "a window makes way": Scenario(
+        cache=CacheConfig(num_blocks=6, block_size=2, profile="vllm-v1", window=4, scheduler=Limits(4)),
+        ops=(Submit("A", PROMPT[:2], 9), Submit("B", PROMPT[:5], 9), EngineSteps(8)),
     ),
-    "tier": (
-        TIERED,
-        lambda m: m.add("A", PROMPT),
-        lambda m: m.store("A"),
-        lambda m: m.end_transfer(1, "finish"),
-        lambda m: m.free("A"),
-        lambda m: m.add("B", OTHER),
-        lambda m: m.free("B"),
-        lambda m: m.load(PROMPT),
-        lambda m: m.end_transfer(2, "abort"),
-        lambda m: m.load(PROMPT),
-        lambda m: m.end_transfer(3, "finish"),
-        lambda m: m.add("C", OTHER[:13]),
-        lambda m: m.free("C"),
-        lambda m: m.add("D", OTHER),
-        lambda m: m.free("D"),
-        lambda m: m.load(PROMPT),
-        lambda m: m.end_transfer(4, "fail"),
-        lambda m: m.add("E", (*OTHER[:12], "e")),
-        lambda m: m.store("E"),
-        lambda m: m.end_transfer(5, "fail"),
-        lambda m: m.store("E"),
-        lambda m: m.end_transfer(6, "abort"),
-        lambda m: m.store("E"),
-        lambda m: m.end_transfer(7, "finish"),
-        lambda m: m.free("E"),
-        lambda m: m.add("F", PROMPT),
-        lambda m: m.store("F"),
+    "touched": Scenario(
+        cache=TIERED,
+        ops=(
+            *[Add("A", PROMPT), Store("A"), EndTransfer(1, "finish"), Free("A")],
+            *[Add("B", OTHER[:5]), Store("B"), Free("B"), Add("C", OTHER[:17]), Free("C"), Load(PROMPT)],
+        ),
+    ),
+    "tier": Scenario(
+        cache=TIERED,
+        ops=(
+            *[Add("A", PROMPT), Store("A"), EndTransfer(1, "finish"), Free("A"), Add("B", OTHER), Free("B")],
+            *[Load(PROMPT), EndTransfer(2, "cancel"), Load(PROMPT), EndTransfer(3, "finish")],
+            *[Add("C", OTHER[:13]), Free("C"), Add("D", OTHER), Free("D"), Load(PROMPT), EndTransfer(4, "fail")],
+            *[Add("E", (*OTHER[:12], "e")), Store("E"), EndTransfer(5, "fail"), Store("E"), EndTransfer(6, "cancel")],
+            *[Store("E"), EndTransfer(7, "finish"), Free("E"), Add("F", PROMPT), Store("F")],
+        ),
     ),
 }
 
@@ -132,15 +100,14 @@ def branched():
         yield event, formula.lines(cache, before, event, after, None)
 
 
+def told(run):
+    for h in happenings(run):
+        yield h.event, formula.lines(run.cache, h.before, h.event, h.snapshot, h.refused)
+
+
 @functools.cache
 def played():
-    told = []
-    for run in (RUN, CACHED, SERVED):
-        for h in happenings(run):
-            told.append((h.event, formula.lines(run.cache, h.before, h.event, h.snapshot, h.refused)))
-    for cache, *calls in MANAGED.values():
-        told += managed(cache, *calls)
-    return [*told, *branched()]
+    return [each for run in (RUN, CACHED, SERVED, *CASES.values()) for each in told(run)]
 
 
 def lines_of(kind):
@@ -148,9 +115,8 @@ def lines_of(kind):
 
 
 def lines_in(case, kind, **fields):
-    cache, *calls = MANAGED[case]
     return next(
-        lines for event, lines in managed(cache, *calls) if event.kind == kind and vars(event).items() >= fields.items()
+        lines for event, lines in told(CASES[case]) if event.kind == kind and vars(event).items() >= fields.items()
     )
 
 
@@ -267,8 +233,7 @@ HASHES = ("761625a1", "724c4cee")  # of the prompt's two full blocks
             "TokensDrafted",
             {},
             [
-                *["confidence = 0.75, 0.50, 0.25", "slots = 1 + 3 = 4"],
-                *["seq_len = 9 + 1 + 3 = 13", "blocks = ceil(13 / 4) = 4"],
+                *["slots = 1 + 3 = 4", "seq_len = 9 + 1 + 3 = 13", "blocks = ceil(13 / 4) = 4"],
             ],
         ),
         (
@@ -318,11 +283,39 @@ HASHES = ("761625a1", "724c4cee")  # of the prompt's two full blocks
                 "cached = 3 blocks",
             ],
         ),
-        ("tier", "TierEvicted", {}, ["hash 75aae366 → none", "free chunks = 1 of 3"]),
+        ("tier", "TierEvicted", {}, ["hash 14a0747c → none", "free chunks = 1 of 3"]),
     ],
 )
 def test_formula_of_windows_groups_drafts_and_the_host_tier(case, kind, fields, lines):
     assert lines_in(case, kind, **fields) == lines
+
+
+def test_drafts_of_the_drafter_have_a_confidence():
+    event, lines = next((event, lines) for event, lines in told(CASES["dropped"]) if event.kind == "TokensDrafted")
+    assert lines[0] == "confidence = " + ", ".join(f"{confidence:.2f}" for confidence in event.confidences)
+
+
+def test_a_step_tells_how_many_of_its_tokens_are_drafts_and_how_many_seats_are_taken():
+    assert lines_in("dropped", "RequestScheduled", num_tokens=2)[:2] == [
+        "known = 10, computed = 9, drafts = 1",
+        "scheduled = 1 + 1 = 2",
+    ]
+    assert lines_in("beams", "RequestAdmitted") == ["running = [A]", "3 of at most 8 sequences"]
+    assert lines_in("beams", "RequestSubmitted")[:2] == [
+        "slots of each of 3 at most = 9 + 4 − 1 = 12",
+        "blocks of each of 3 at most = ceil(12 / 4) = 3",
+    ]
+
+
+def test_who_makes_way_has_the_blocks_of_all_its_sequences_and_never_the_null_block():
+    assert lines_in("beams make way", "RequestPreempted") == ["blocks = 4, nobody else names 4", "tokens computed = 12"]
+    (entries,) = {
+        h.before.block_tables["B"]
+        for h in happenings(CASES["a window makes way"])
+        if h.event.kind == "RequestPreempted"
+    }
+    assert entries == (0, 4, 5)
+    assert lines_in("a window makes way", "RequestPreempted")[0] == "blocks = 2, nobody else names 2"
 
 
 def test_a_launch_tells_which_of_its_tokens_are_drafts_and_of_which_group_its_slots_are():
