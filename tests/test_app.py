@@ -10,6 +10,7 @@ import pytest
 testing = pytest.importorskip("streamlit.testing.v1", reason="streamlit is not installed")
 
 from pagedviz import lesson, measurements  # noqa: E402
+from pagedviz.engine.speculation import Speculation  # noqa: E402
 from pagedviz.ui import address  # noqa: E402
 from tests.measurement_cases import absent, row  # noqa: E402
 from tests.measurement_cases import measurements as made  # noqa: E402
@@ -249,6 +250,104 @@ def test_each_policy_can_be_swapped_for_another_and_back():
     choose("publish", "when_scheduled")
     assert "duplicates is collapsed and publish is when_scheduled" in app.warning[0].value
     assert held(app).cache.policies == (("preemption", "swap"),)
+
+
+def chosen(app, label, value):
+    """Set the one field of this label."""
+    (field,) = [
+        box for box in (*app.number_input, *app.text_input, *app.selectbox, *app.checkbox) if box.label == label
+    ]
+    field.set_value(value)
+
+
+def labels(app):
+    return [button.label for button in app.button]
+
+
+def test_windows_groups_and_drafts_for_requests_are_settings_and_a_wrong_group_is_a_sentence():
+    app = shown(page="sequences")
+    chosen(app, "window, tokens (0 for all, to 1,024)", 6)
+    chosen(app, "num_drafts (0 to 8)", 2)
+    chosen(app, "min_confidence (0 to 1)", 0.25)
+    press(app, "Apply")
+    assert (held(app).cache.window, held(app).cache.speculation) == (6, Speculation(2, 0.25))
+    chosen(app, "window, tokens (0 for all, to 1,024)", 0)
+    chosen(app, "groups, a window each", "none; 8")
+    press(app, "Apply")
+    assert 'the groups are "none; 8"; they must be windows with commas between, like “none, 8”' in app.warning[0].value
+    assert held(app).cache.window == 6
+    chosen(app, "groups, a window each", "None, 8")
+    chosen(app, "Profile", "vllm-v1")
+    press(app, "Apply")
+    assert (held(app).cache.windows, held(app).cache.profile) == ((None, 8), "vllm-v1")
+    assert next(box for box in app.text_input if box.label == "groups, a window each").value == "none, 8"
+
+
+def test_tokens_are_drafted_by_the_drafter_or_typed_and_then_verified():
+    app = shown(page="sequences")
+    chosen(app, "drafts", 2)
+    press(app, "Draft")
+    assert "Draft" not in labels(app)
+    press(app, "Append")
+    assert app.warning[0].value.startswith("Refused: the text is")
+    press(app, "Verify")
+    assert "Verify" not in labels(app)
+    typed(app, "own-drafts", "never said")
+    press(app, "Draft")
+    assert "Drafted for A: “never said”" in [caption.value for caption in app.caption]
+    press(app, "Verify")
+    assert held(app).to_json()["ops"][1:] == [
+        {"draft": "A", "tokens": 2},
+        {"verify": "A"},
+        {"draft": "A", "tokens": ["never", "said"]},
+        {"verify": "A"},
+    ]
+
+
+def test_blocks_go_to_the_host_tier_and_come_back_and_each_transfer_ends_as_it_is_told():
+    app = shown(page="sequences")
+    assert any("give it *host_chunks* under" in caption.value for caption in app.caption)
+    assert {"Store A", "Load"}.isdisjoint(labels(app))
+    chosen(app, "Cache prefixes", True)
+    chosen(app, "host_chunks (0 to 8,192)", 4)
+    chosen(app, "block_size, tokens (1 to 256)", 2)
+    chosen(app, "num_blocks, device (1 to 8,192)", 4)
+    press(app, "Apply")
+    assert not any("host_chunks" in caption.value for caption in app.caption)
+    assert "Finish" not in labels(app)
+    press(app, "Store A")
+    assert "Transfer 1: 3 blocks to the host" in [caption.value for caption in app.caption]
+    press(app, "Fail")
+    press(app, "Store A")
+    press(app, "Finish")
+    press(app, "Free")
+    typed(app, "own-prompt", "1 2 3 4 5 6 7 8")
+    press(app, "Add")
+    press(app, "Free")
+    typed(app, "own-load", "Four score and seven years")
+    press(app, "Load")
+    assert "Transfer 3: 2 blocks from the host" in [caption.value for caption in app.caption]
+    press(app, "Cancel")
+    assert {"Finish", "Fail", "Cancel"}.isdisjoint(labels(app))
+    ended = [op for op in held(app).to_json()["ops"] if set(op) & {"store", "load", "finish", "fail", "cancel"}]
+    prompt = "Four score and seven years".split()
+    assert ended == [{"store": "A"}, {"fail": 1}, {"store": "A"}, {"finish": 2}, {"load": prompt}, {"cancel": 3}]
+
+
+def test_a_request_with_several_beams_shows_as_one_and_only_where_its_profile_forks():
+    app = shown(page="sequences")
+    press(app, "Free")
+    typed(app, "own-request-prompt", "it was the best of times")
+    chosen(app, "beams", 2)
+    press(app, "Submit")
+    press(app, "1 engine step")
+    assert held(app).to_json()["ops"][-2]["beams"] == 2
+    assert [radio.options for radio in app.radio if radio.label in ("Sequence", "Request")] == [["B"]]
+    assert "Draft" not in labels(app)
+    chosen(app, "Profile", "vllm-v1")
+    press(app, "Apply")
+    assert "beams" not in [box.label for box in app.number_input]
+    assert any(caption.value.startswith("Samples and beams fork") for caption in app.caption)
 
 
 def test_the_prefix_cache_is_reset_when_nobody_is_there():

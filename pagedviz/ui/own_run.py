@@ -61,10 +61,10 @@ class OwnRun:
         self._take(grown, new_stage=False)
         return True
 
-    def set_cache(self, cache: dict[str, Any], seed: int) -> None:
+    def set_cache(self, settings: Callable[[], dict[str, Any]], seed: int) -> None:
         """Play the same operations on another cache."""
         try:
-            changed = replace(self.scenario, cache=scenarios.cache_from_json(cache), seed=seed)
+            changed = replace(self.scenario, cache=scenarios.cache_from_json(settings()), seed=seed)
         except ScenarioError as error:
             self.message = f"Refused: {error}."
             return
