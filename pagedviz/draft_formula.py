@@ -25,8 +25,8 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
             needed = -(-event.num_tokens // size)
             return [
                 f"accepted = {accepted} of {accepted + rejected} drafts",
-                f"seq_len = {event.num_tokens + rejected} − {rejected} = {event.num_tokens}",
                 f"blocks = ceil({event.num_tokens} / {size}) = {needed} of {len(row)}",
+                f"seq_len = {event.num_tokens + rejected} − {rejected} = {event.num_tokens}",
             ]
         case events.DraftsDropped():
             drafted, left = (len(state.drafted.get(event.seq_id, ())) for state in (before, after))

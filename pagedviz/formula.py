@@ -63,20 +63,20 @@ def _of_blocks(cache: CacheConfig, before: Snapshot, event: Event, after: Snapsh
             ]
         case events.TokenWritten():
             return [
+                *_group_0(cache),
                 f"slot = block_table[{event.position} // {size}] × {size} + {event.position} % {size}",
                 f"     = block_table[{event.position // size}] × {size} + {event.offset}",
                 f"     = {event.block} × {size} + {event.offset} = {event.slot}",
-                *_group_0(cache),
             ]
         case events.TokensWritten() | events.BatchWritten():
             several = len(event.writes) > 1
             runs = [f"{w.seq_id} " * several + run for w in event.writes for run in _runs(w, size)]
             return [
+                *_group_0(cache),
+                *_first([line for write in event.writes for line in draft_formula.of_write(write, after)], "sequences"),
                 "slot = block_table[position // block_size]",
                 "       × block_size + position % block_size",
                 *_first(runs),
-                *_first([line for write in event.writes for line in draft_formula.of_write(write, after)], "sequences"),
-                *_group_0(cache),
             ]
         case events.WriteStopped():
             return [f"ref_count[{event.block}] = {event.ref_count} > 1", "so copy first, then write"]
@@ -114,7 +114,7 @@ def _of_refusal(refused: Mapping[str, Any] | None) -> list[str]:
 
 
 def _group_0(cache: CacheConfig) -> list[str]:
-    return [] if len(cache.windows) == 1 else ["of group 0; each group has slots by a table of its own"]
+    return [] if len(cache.windows) == 1 else ["group 0; each group has slots by a table of its own"]
 
 
 def _runs(write: Write, size: int) -> list[str]:

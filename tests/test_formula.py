@@ -240,7 +240,7 @@ HASHES = ("761625a1", "724c4cee")  # of the prompt's two full blocks
             "drafts",
             "DraftsVerified",
             {},
-            ["accepted = 1 of 3 drafts", "seq_len = 13 − 2 = 11", "blocks = ceil(11 / 4) = 3 of 4"],
+            ["accepted = 1 of 3 drafts", "blocks = ceil(11 / 4) = 3 of 4", "seq_len = 13 − 2 = 11"],
         ),
         ("dropped", "DraftsDropped", {}, ["drafts = 3 − 2 = 1"]),
         (
@@ -319,8 +319,8 @@ def test_who_makes_way_has_the_blocks_of_all_its_sequences_and_never_the_null_bl
 
 
 def test_a_launch_tells_which_of_its_tokens_are_drafts_and_of_which_group_its_slots_are():
-    assert lines_in("drafts", "TokensWritten", position=9)[-1] == "A: 4 tokens, the last 3 drafts"
-    assert lines_in("groups", "TokensWritten")[-1] == "of group 0; each group has slots by a table of its own"
+    assert lines_in("drafts", "TokensWritten", position=9)[0] == "A: 4 tokens, the last 3 drafts"
+    assert lines_in("groups", "TokensWritten")[0] == "group 0; each group has slots by a table of its own"
 
 
 def test_a_block_of_a_group_has_the_bytes_of_that_groups_layers():
