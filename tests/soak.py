@@ -12,10 +12,18 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.test_engine_machine import CacheMachine, CachingMachine
 from tests.test_scheduler_machine import SchedulerMachine
+from tests.test_server_machine import ServerMachine, TieredMachine
 from tests.test_tier_machine import TierMachine
 
 ROUND = 200  # examples between two looks at the counter
-SHARES = {SchedulerMachine: 0.5, CachingMachine: 0.3, CacheMachine: 0.1, TierMachine: 0.1}
+SHARES = {
+    SchedulerMachine: 0.2,
+    ServerMachine: 0.3,
+    TieredMachine: 0.2,
+    CachingMachine: 0.2,
+    CacheMachine: 0.05,
+    TierMachine: 0.05,
+}
 
 
 def main() -> None:

@@ -66,6 +66,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         policies=st.fixed_dictionaries({kind: names(kind) for kind in POLICIES}),
     )
     def start(self, policies, **config):
+        self.begin(policies, **config)
+
+    def begin(self, policies, **config):
         chosen = {kind: name for kind, name in policies.items() if name}
         profile = PROFILES[config["profile"]]
         publish = chosen.get("publish", profile.publish.__name__)
@@ -128,7 +131,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         scheduled = dict(self.scheduler.scheduled)
         assert self.perform(self.scheduler.write)
         state = self.scheduler.snapshot()
-        outputs = {s: next_token(self.memory.read(state, s)[-1]) for s in self.scheduler.due()}
+        outputs = {s: (next_token(self.memory.read(state, s)[-1]),) for s in self.scheduler.due()}
         assert self.perform(lambda: self.scheduler.sampled(outputs))
         return bool(scheduled)
 
@@ -198,7 +201,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         for _ in range(MOST_STEPS):
             if not self.scheduler.has_work:
                 break
-            assert self.step()
+            # Who preempts itself ends the step, even if it was the first of those who run.
+            assert self.step() or self.scheduler.preempted
         state = self.scheduler.snapshot()
         assert not self.scheduler.has_work
         assert all(not r.outputs_left for s, r in self.scheduler.requests.items() if s not in aborted)

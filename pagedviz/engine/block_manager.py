@@ -320,11 +320,12 @@ class BlockManager(TierChanges):
         if self.tier is None:
             raise errors.NoHostTier()
         blocks = [block for block in self._find(seq_id).device_blocks if block in self.cache]
-        at_rest = [b for b in blocks if b not in self.tier.held_device_blocks and b not in self.pending]
-        transfer = self._begin_store(at_rest)
-        if transfer is None:
+        moving = self.pending | self.tier.held_device_blocks
+        new = [block for block in blocks if block not in moving and self.cache.links[block].key not in self.tier]
+        store = self._begin_store(new)
+        if store is None:
             raise errors.NothingToStore(seq_id=seq_id, cached=len(blocks))
-        return transfer
+        return store
 
     def load(self, tokens: Tokens[Token], salt: str | None = None) -> None:
         """Begin to bring back what the host tier has of a prompt behind what is cached on the device."""
