@@ -19,7 +19,7 @@ from pagedviz.engine.events import Event  # noqa: E402
 from pagedviz.engine.policies import PROFILES  # noqa: E402
 from pagedviz.play import Happening, Player, planner  # noqa: E402
 from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Op, Reload, Scenario, Spill, from_json  # noqa: E402
-from tests.browser import lens_answers  # noqa: E402
+from tests.browser import lens_answers, serving_cases  # noqa: E402
 
 Data = dict[str, Any]
 BACKEND = "Triton interpreter, CPU"
@@ -94,7 +94,10 @@ def play(config: CacheConfig, ops: Iterable[Op]) -> tuple[Player, list[Happening
 
 def run_of(name: str, config: CacheConfig, ops: Iterable[Op], **changes: Any) -> Data:
     """The data of a run that the engine plays, all checked."""
-    player, happenings = play(config, ops)
+    return data_of(name, config, *play(config, ops), **changes)
+
+
+def data_of(name: str, config: CacheConfig, player: Player, happenings: list[Happening], **changes: Any) -> Data:
     excerpts: list[Data] = []
     steps = [
         {
@@ -206,6 +209,12 @@ def served(name: str) -> Data:
     return run_of(name, scenario.cache, scenario.ops, cache={"max_num_seqs": seats})
 
 
+def serving(name: str) -> Data:
+    """What a real server has: windows, groups, drafts, a host tier, samples and beams."""
+    config = serving_cases.scenario_of(name).cache
+    return data_of(name, config, *serving_cases.played(name), cache={"max_num_seqs": config.scheduler.max_num_seqs})
+
+
 def odd() -> Data:
     """Tokens that are markup, emoji, right-to-left, white space, numbers and long words."""
     ops = (Add("A", ODD_TOKENS), Fork("A", "אב"), Append("אב", ("<b>bold</b>",)))
@@ -294,6 +303,7 @@ CASES = {
     "failed": failed,
     "big": big,
     **{name: partial(served, name) for name in SERVED},
+    **{name: partial(serving, name) for name in serving_cases.CASES},
     "long": long,
 }
 
