@@ -6,7 +6,9 @@ export const makeBeams = () => h("div", { class: "beams", hidden: "" });
 
 export function drawBeams(box, view) {
   const { state } = view;
-  const trees = [...state.beamTrees].filter(([, levels]) => levels.length);
+  const unfinished = [...state.waiting, ...state.running, ...state.swapped];
+  // of the finished only the last one's is kept in view
+  const trees = [...state.beamTrees].filter(([id], k, all) => unfinished.includes(id) || k === all.length - 1);
   setAttr(box, "hidden", trees.length ? null : "");
   syncKeyed(box, trees, ([id]) => id, makeTree, (node, [id, levels]) => drawTree(node, id, levels, view));
 }

@@ -81,7 +81,9 @@ function paintSlots(pool, g, entry, x, y, width, height, fill) {
     const cy = y + Math.floor(offset / columns) * hgt;
     if (offset < block.tokens.length) {
       g.fillStyle = fill?.[1] && offset % 2 ? fill[1] : fill && fill[0].startsWith("#") ? fill[0] : pool.quiet;
+      g.globalAlpha = ["out", "unverified"].includes(block.marks[offset]?.mark) ? 0.4 : 1;
       g.fillRect(cx, cy, w - 1.5, hgt - 1.5);
+      g.globalAlpha = 1;
       if (w > 34) {
         g.fillStyle = block.fills[fill?.[1] && offset % 2 ? 1 : 0]?.text ?? pool.surface;
         g.font = "10px sans-serif";

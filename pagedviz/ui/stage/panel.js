@@ -1,6 +1,7 @@
 // Right: the verdict of this step's check, the step's numbers, and the line of our own source that did it.
 import { h, setAttr, setText, syncKeyed } from "./dom.js";
 import { isHost, nameOf, writesOf } from "./entries.js";
+import { tablesIn } from "./changes.js";
 import { PATHS, icon } from "./icons.js";
 
 export const verdictOf = (check) => (check === null || check === undefined ? "pending" : check.ok ? "ok" : "failed");
@@ -95,12 +96,14 @@ function meanOverHeads(weights) {
 }
 
 // o = sum of w_j V_j, the weights added up block by block for the newest token of the event's sequence.
-function weightRows({ check, event, state, colours }) {
+function weightRows({ check, event, state, colours, numLayers }) {
   const seq = event?.seq_id ?? writesOf(event)[0]?.seq_id;
   const [weights, heads] = meanOverHeads(check?.weights?.[seq]);
-  const row = state.tables.get(seq);
+  const group = (numLayers - 1) % state.windows.length; // they are the last layer's
+  const row = tablesIn(state, group).get(seq);
   if (!weights || !row || !weights.length) return [];
-  const named = weights.map((share, j) => ({
+  const seen = weights.map((share, j) => ({ share, j })).filter(({ share, j }) => share > 0 || row[j] !== state.nullBlock);
+  const named = seen.map(({ share, j }) => ({
     key: j,
     text: row[j] === undefined ? `w(logical ${j})` : `w(${isHost(row[j]) ? "host " : ""}block ${nameOf(row[j])})`,
     share,
@@ -108,7 +111,7 @@ function weightRows({ check, event, state, colours }) {
   }));
   const few = named.length > 7 ? [...named.slice(0, 3), { key: "gap", text: `⋯ ${named.length - 6} more` }, ...named.slice(-3)] : named;
   const total = weights.reduce((sum, share) => sum + share, 0);
-  return [{ key: "o", text: `o(${seq}) = Σₜ wₜ vₜ, wₜ by block:` }, ...few, { key: "sum", text: `together ${total.toFixed(2)}, over all blocks${heads > 1 ? `; mean of ${heads} heads` : ""}` }];
+  return [{ key: "o", text: `o(${seq}) = Σₜ wₜ vₜ${state.windows.length > 1 ? ` in the last layer, of group ${group}` : ""}, wₜ by block:` }, ...few, { key: "sum", text: `together ${total.toFixed(2)}, over all blocks${heads > 1 ? `; mean of ${heads} heads` : ""}` }];
 }
 
 function drawSource(ui, view) {

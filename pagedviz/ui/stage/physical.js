@@ -35,8 +35,8 @@ function makePhysical(entry) {
 }
 
 function drawPhysical(node, block, state, event, now, nextOut) {
-  const garbage = garbageIn(state, block);
-  const looks = JSON.stringify([block.kind, block.group, block.transfer, block.refCount, block.seqs, block.fills, block.tokens, block.marks, block.coming, garbage, block.kept, block.place, now, now === null ? "" : event.kind, nextOut, state.blockSize]);
+  const lying = garbageIn(state, block);
+  const looks = JSON.stringify([block.kind, block.group, block.transfer, block.refCount, block.seqs, block.fills, block.tokens, block.marks, block.coming, lying, block.kept, block.place, now, now === null ? "" : event.kind, nextOut, state.blockSize]);
   if (drawn.get(node) === looks) return;
   drawn.set(node, looks);
   setAttr(node, isHost(block.entry) ? "data-host-block" : "data-block", block.block);
@@ -57,23 +57,24 @@ function drawPhysical(node, block, state, event, now, nextOut) {
   setText(note, noteOf(block, nextOut));
   setText(badge, block.refCount > 0 && block.kind !== "null" ? `×${block.refCount}` : "");
   drawHashLine(node.lastElementChild, block.kept, now === "" && event.kind === "BlockEvicted" ? event.block_hash : null, block.kind === "null");
+  const garbage = new Map(lying);
   drawCells(node.children[1], state.blockSize, (offset) => {
     const slot = block.block * state.blockSize + offset;
     const where = `${isHost(block.entry) ? "host slot" : "slot"} ${slot}`;
     if (offset < block.tokens.length) return filledCell(block.tokens[offset], where, block.marks[offset]);
-    if (block.coming[offset]) return comingCell(block.coming[offset], where, garbage[offset]);
+    if (block.coming[offset]) return comingCell(block.coming[offset], where, garbage.get(offset) ?? null);
     if (block.kept && (block.kind === "free" || block.transfer)) {
       const token = block.kept.tokens[offset];
       return { state: "kept", text: tokenText(token ?? ""), tip: `“${token}”, slot ${slot}: kept for whoever begins with the same tokens` };
     }
-    if (garbage[offset] !== null) return rolledCell(garbage[offset], where);
+    if (garbage.has(offset)) return rolledCell(garbage.get(offset), where);
     return { state: "stale", text: "", tip: `slot ${slot}: nobody's, stale or NaN` };
   });
 }
 
-// The rejected tokens that still lie in a block's slots, null in the others.
-const garbageIn = (state, { block, entry }) =>
-  Array.from({ length: state.blockSize }, (_, offset) => (isHost(entry) ? null : state.rolledBack.get(block * state.blockSize + offset) ?? null));
+// The rejected tokens that still lie in a block's slots, by offset.
+const garbageIn = ({ rolledBack, blockSize }, { block, entry }) =>
+  isHost(entry) ? [] : [...rolledBack].filter(([slot]) => Math.floor(slot / blockSize) === block).map(([slot, token]) => [slot % blockSize, token]);
 
 function noteOf(block, nextOut) {
   if (block.kind === "null") return "null block";

@@ -216,6 +216,7 @@ class Stage {
       chosen: this.chosen,
       uses: this.uses,
       maxSeqs: data.cache?.max_num_seqs ?? null,
+      numLayers: data.cache?.num_layers ?? 1,
       playing: this.playing !== null,
       pauseText: this.pauseText,
     };
