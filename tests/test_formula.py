@@ -8,78 +8,11 @@ import pytest
 
 from pagedviz import formula
 from pagedviz.engine.events import Event, TokensWritten
-from pagedviz.engine.limits import Limits
 from pagedviz.engine.request_events import BeamsChosen, RequestForked, TokensSampled
 from pagedviz.engine.snapshot import RequestState
-from pagedviz.engine.speculation import Speculation
 from pagedviz.play import planner
-from pagedviz.scenario import (
-    Add,
-    Append,
-    CacheConfig,
-    Draft,
-    EndTransfer,
-    EngineSteps,
-    Free,
-    Generate,
-    Load,
-    Scenario,
-    Store,
-    Submit,
-    Verify,
-)
-from tests.test_trace import CACHED, RUN, SERVED, happenings
-
-PROMPT, OTHER = tuple("abcdefghi"), tuple("1234567890123456789012")
-GROUPED = CacheConfig(profile="vllm-v1", groups=(None, 4), prefix_caching=True)
-DRAFTED = CacheConfig(profile="vllm-v1", policies=(("rollback", "trim_blocks"),))
-TIERED = CacheConfig(profile="nano-vllm", prefix_caching=True, num_blocks=6, host_chunks=3)
-
-
-def words(num_tokens):
-    """What the model says behind the prompt, as the cache of `DRAFTED` computes it."""
-    *_, last = happenings(Scenario(cache=DRAFTED, ops=(Add("A", PROMPT), Generate("A", num_tokens))))
-    return last.snapshot.tokens["A"][len(PROMPT) :]
-
-
-CASES = {
-    "window": Scenario(cache=CacheConfig(profile="vllm-v1", window=4), ops=(Add("A", PROMPT), Append("A", ("j",)))),
-    "two blocks more": Scenario(cache=CacheConfig(window=4), ops=(Add("A", PROMPT * 2), Append("A", ("j",)))),
-    "groups": Scenario(cache=GROUPED, ops=(Add("A", PROMPT), Add("B", PROMPT))),
-    "drafts": Scenario(
-        cache=DRAFTED, ops=(Add("A", PROMPT), Draft("A", 3, (words(2)[1], "never", "said")), Verify("A"))
-    ),
-    "dropped": Scenario(
-        cache=CacheConfig(profile="vllm-v1", speculation=Speculation(3, load_limit=1)),
-        ops=(Submit("A", PROMPT, 8), EngineSteps(8)),
-    ),
-    "beams": Scenario(ops=(Submit("A", PROMPT, 4, beams=3), EngineSteps(8))),
-    "samples": Scenario(ops=(Submit("A", PROMPT, 4, samples=2), EngineSteps(8))),
-    "beams make way": Scenario(
-        cache=CacheConfig(num_blocks=8), ops=(Submit("A", PROMPT, 9), Submit("B", PROMPT, 6, beams=2), EngineSteps(8))
-    ),
-    "a window makes way": Scenario(
-        cache=CacheConfig(num_blocks=6, block_size=2, profile="vllm-v1", window=4, scheduler=Limits(4)),
-        ops=(Submit("A", PROMPT[:2], 9), Submit("B", PROMPT[:5], 9), EngineSteps(8)),
-    ),
-    "touched": Scenario(
-        cache=TIERED,
-        ops=(
-            *[Add("A", PROMPT), Store("A"), EndTransfer(1, "finish"), Free("A")],
-            *[Add("B", OTHER[:5]), Store("B"), Free("B"), Add("C", OTHER[:17]), Free("C"), Load(PROMPT)],
-        ),
-    ),
-    "tier": Scenario(
-        cache=TIERED,
-        ops=(
-            *[Add("A", PROMPT), Store("A"), EndTransfer(1, "finish"), Free("A"), Add("B", OTHER), Free("B")],
-            *[Load(PROMPT), EndTransfer(2, "cancel"), Load(PROMPT), EndTransfer(3, "finish")],
-            *[Add("C", OTHER[:13]), Free("C"), Add("D", OTHER), Free("D"), Load(PROMPT), EndTransfer(4, "fail")],
-            *[Add("E", (*OTHER[:12], "e")), Store("E"), EndTransfer(5, "fail"), Store("E"), EndTransfer(6, "cancel")],
-            *[Store("E"), EndTransfer(7, "finish"), Free("E"), Add("F", PROMPT), Store("F")],
-        ),
-    ),
-}
+from pagedviz.scenario import CacheConfig
+from tests.run_cases import PROMPT, RUNS, SERVING, happenings
 
 
 def branched():
@@ -107,7 +40,7 @@ def told(run):
 
 @functools.cache
 def played():
-    return [each for run in (RUN, CACHED, SERVED, *CASES.values()) for each in told(run)]
+    return [each for run in RUNS for each in told(run)]
 
 
 def lines_of(kind):
@@ -116,7 +49,7 @@ def lines_of(kind):
 
 def lines_in(case, kind, **fields):
     return next(
-        lines for event, lines in told(CASES[case]) if event.kind == kind and vars(event).items() >= fields.items()
+        lines for event, lines in told(SERVING[case]) if event.kind == kind and vars(event).items() >= fields.items()
     )
 
 
@@ -291,7 +224,7 @@ def test_formula_of_windows_groups_drafts_and_the_host_tier(case, kind, fields, 
 
 
 def test_drafts_of_the_drafter_have_a_confidence():
-    event, lines = next((event, lines) for event, lines in told(CASES["dropped"]) if event.kind == "TokensDrafted")
+    event, lines = next((event, lines) for event, lines in told(SERVING["dropped"]) if event.kind == "TokensDrafted")
     assert lines[0] == "confidence = " + ", ".join(f"{confidence:.2f}" for confidence in event.confidences)
 
 
@@ -311,7 +244,7 @@ def test_who_makes_way_has_the_blocks_of_all_its_sequences_and_never_the_null_bl
     assert lines_in("beams make way", "RequestPreempted") == ["blocks = 4, nobody else names 4", "tokens computed = 12"]
     (entries,) = {
         h.before.block_tables["B"]
-        for h in happenings(CASES["a window makes way"])
+        for h in happenings(SERVING["a window makes way"])
         if h.event.kind == "RequestPreempted"
     }
     assert entries == (0, 4, 5)

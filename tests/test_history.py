@@ -5,7 +5,7 @@ import pytest
 from pagedviz.engine import history
 from pagedviz.engine.history import History
 from pagedviz.play import planner
-from tests.test_trace import RUN
+from tests.run_cases import RUN
 
 
 def states():

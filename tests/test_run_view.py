@@ -12,7 +12,8 @@ from pagedviz.runtime.client import ComputedRun
 from pagedviz.scenario import Add, Append, CacheConfig, Generate, Scenario
 from pagedviz.trace import Step
 from tests.model_cases import scores_of
-from tests.test_trace import GOOD, RUN
+from tests.run_cases import RUN
+from tests.test_trace import GOOD
 
 GENERATES = Scenario(cache=CacheConfig(), ops=(Add("A", ("a",)), Generate("A", 2), Append("A", ("z",))))
 

@@ -2,7 +2,7 @@
 
 from pagedviz import source
 from pagedviz.play import PROJECT, SourceLine, planner
-from tests.test_trace import RUN
+from tests.run_cases import RUN
 
 
 def test_excerpt_of_every_step_is_the_function_with_its_line():

@@ -7,23 +7,9 @@ import pytest
 
 from pagedviz import trace
 from pagedviz.engine.events import Event
-from pagedviz.engine.limits import Limits
-from pagedviz.play import planner
-from pagedviz.scenario import (
-    Abort,
-    Add,
-    Append,
-    CacheConfig,
-    EngineSteps,
-    Fork,
-    Free,
-    Reload,
-    Scenario,
-    ScenarioError,
-    Spill,
-    Submit,
-)
+from pagedviz.scenario import ScenarioError
 from pagedviz.trace import Check, Step
+from tests.run_cases import RUN, RUNS, happenings
 
 GOOD = Check(
     max_error=1e-7,
@@ -36,70 +22,11 @@ GOOD = Check(
     milliseconds=3.25,
     weights={"A": [[0.25, 0.75]]},
 )
-RUN = Scenario(
-    cache=CacheConfig(num_blocks=3, block_size=2),
-    ops=(
-        Add("A", ("a", 7, "7")),
-        Fork("A", "B"),
-        Append("B", ("🙂",)),
-        Add("C", ("c", "c")),
-        Spill("B"),
-        Reload("B"),
-        Free("A"),
-    ),
-)
-
-CACHED = Scenario(
-    cache=CacheConfig(num_blocks=3, block_size=2, prefix_caching=True),
-    ops=(
-        Add("A", ("a", 7, "7"), salt="s"),
-        Add("B", ("a", 7, "7"), salt="s"),
-        Append("A", ("🙂",)),
-        Append("B", ("🙂",)),
-        Free("A"),
-        Free("B"),
-        Add("C", tuple("cdefgh")),
-    ),
-)
-
-SERVED = Scenario(
-    cache=CacheConfig(
-        num_blocks=5,
-        block_size=2,
-        host_blocks=2,
-        profile="vllm-v1",
-        scheduler=Limits(max_num_batched_tokens=5, max_num_seqs=3),
-        policies=(("preemption", "swap"),),
-    ),
-    ops=(
-        Submit("A", tuple("abc"), 3),
-        Submit("B", tuple("def"), 4),
-        EngineSteps(4),
-        Submit("C", tuple("gh"), 2, priority=1),
-        Add("D", tuple("ijk")),
-        EngineSteps(6),
-        Abort("C"),
-        EngineSteps(12),
-        Free("D"),
-    ),
-)
-
-
-def happenings(run=RUN):
-    player = planner(run.cache, run.seed)
-    return [happening for op in run.ops for happening in player.perform(op)]
-
-
-COMING = {
-    "NullBlockTaken", "BlockOutOfWindow", "PrefixSkipped", "TokensDrafted", "DraftsVerified", "DraftsDropped",
-    "RequestForked", "BeamsChosen", "BlockLoaded",
-}  # fmt: skip
 
 
 def test_every_step_survives_being_written_and_read():
-    steps = [Step.of(happening) for run in (RUN, CACHED, SERVED) for happening in happenings(run)]
-    not_played = {name for name in Event.kinds if name.startswith("Tier") or name in COMING}
-    assert {step.event.kind for step in steps} == set(Event.kinds) - not_played
+    steps = [Step.of(happening) for run in RUNS for happening in happenings(run)]
+    assert {step.event.kind for step in steps} == set(Event.kinds)
     assert [Step.from_json(json.loads(json.dumps(step.to_json()))) for step in steps] == steps
 
 
