@@ -5,8 +5,28 @@ from dataclasses import replace
 import pytest
 
 from pagedviz.engine import errors, words
-from pagedviz.engine.events import BatchWritten, BlockCopied, BlockHit, Event, TokensWritten, TokenWritten
-from pagedviz.engine.request_events import RequestAborted, RequestFinished, RequestPreempted, RequestScheduled
+from pagedviz.engine.events import (
+    BatchWritten,
+    BlockCopied,
+    BlockHit,
+    BlockOutOfWindow,
+    DraftsDropped,
+    DraftsVerified,
+    Event,
+    PrefixSkipped,
+    SequenceForked,
+    TokensDrafted,
+    TokensWritten,
+    TokenWritten,
+)
+from pagedviz.engine.request_events import (
+    BeamsChosen,
+    RequestAborted,
+    RequestFinished,
+    RequestPreempted,
+    RequestScheduled,
+    RequestSubmitted,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +66,39 @@ def test_template_is_filled_counted_and_folded(template, numbers, sentence):
 )
 def test_sentences_of_requests_hold_for_one_and_for_many(event, sentence):
     assert event.sentence == sentence
+
+
+@pytest.mark.parametrize(
+    ("event", "part"),
+    [
+        (SequenceForked("B", "A", 2), "It will name A's 2 blocks and take none of its own."),
+        (SequenceForked("B", "A", 2, 1), "own; the null block stands in for 1 block before them, out of the window."),
+        (BlockOutOfWindow("A", 0, 7, 0, 0, 3, False, 5), "names the null block, and block 7 went into the free queue"),
+        (BlockOutOfWindow("A", 0, 7, 0, 2, None, False, 5), "and block 7 stays with others, its ref_count now 2."),
+        (BlockOutOfWindow("A", 0, 7, 0, 2, None, False, 5, group=1), "A's logical block 0 of group 1 is out of"),
+        (PrefixSkipped("A", ("a", "b"), 2, 0), "for A's first 2 logical blocks: the window of the tokens to come"),
+        (TokensDrafted("A", 4, ("x",)), "“x” is drafted behind what A has, for position 4."),
+        (TokensDrafted("A", 4, ("x", 7)), "“x 7” is drafted behind what A has, for positions 4 to 5."),
+        (DraftsVerified("A", ("x",), (), (), 5), "The model says what was drafted: 1 draft of A accepted. A has 5 tok"),
+        (
+            DraftsVerified("A", (), ("x", "y"), (4, 5), 4),
+            "Of 2 drafts of A the model says none itself. Rolled back: slots 4, 5 hold garbage now. A has 4 tokens in",
+        ),
+        (
+            DraftsVerified("A", ("x",), ("y",), (5,), 5),
+            "Of 2 drafts of A the model says the first itself. Rolled back: slot 5 holds garbage now.",
+        ),
+        (DraftsVerified("A", ("x", "y"), ("z",), (6,), 6), "the model says the first 2 itself."),
+        (DraftsDropped("A", ("x", "y"), "it was preempted"), "are verified: 2 drafts of A, because it was preempted."),
+        (BeamsChosen("A", ("A.1",), ("A.1",), ("x",), (-1.0,), (), "A.1 “x”"), "the likeliest stay: A.1 “x”."),
+        (BeamsChosen("A", ("A.1",), ("A.1",), ("x",), (-1.0,), ("A.2",), "A.1 “x”"), "A.1 “x”. Pruned: A.2."),
+        (RequestSubmitted("A", ("a",), 2, 0, None, 0), "a prompt of 1 token, and 2 more to generate. It waits"),
+        (RequestSubmitted("A", ("a",), 2, 0, None, 0, samples=3), "2 more to generate, 3 times over, by chance. It"),
+        (RequestSubmitted("A", ("a",), 2, 0, None, 0, beams=3), "2 more to generate, by 3 beams. It waits"),
+    ],
+)
+def test_sentences_of_windows_drafts_and_beams_hold_in_every_case(event, part):
+    assert part in event.sentence
 
 
 def test_event_says_its_docstring_with_its_own_numbers():

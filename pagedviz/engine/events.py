@@ -394,13 +394,15 @@ class DraftsVerified(Event):
         if not self.rejected:
             return {"verdict": f"The model says what was drafted: {number} of {self.seq_id} accepted"}
         slots = f"slot {self.slots[0]} holds" if len(self.slots) == 1 else f"slots {words.named(self.slots)} hold"
-        said = f"Of {number} of {self.seq_id} the model says the first {len(self.accepted)} itself"
-        return {"verdict": f"{said}. The rest is rolled back: {slots} garbage now"}
+        num_accepted = len(self.accepted)
+        first = ("none", "the first")[num_accepted] if num_accepted < 2 else f"the first {num_accepted}"
+        said = f"Of {number} of {self.seq_id} the model says {first} itself"
+        return {"verdict": f"{said}. Rolled back: {slots} garbage now"}
 
 
 @dataclass(frozen=True)
 class DraftsDropped(Event):
-    """{seq_id}'s drafts are dropped, because {reason}."""
+    """Dropped before they are verified: {tokens:draft} of {seq_id}, because {reason}."""
 
     seq_id: str
     tokens: tuple[Token, ...]
