@@ -1,7 +1,8 @@
 """A scenario is read, or refused with one sentence that says where, names the value and says what would be right."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -36,6 +37,8 @@ from pagedviz.scenario import (
     tokens_from_text,
 )
 from tests.engine_cases import EXAMPLE
+
+README = Path(__file__).parent.parent / "README.md"
 
 
 def with_cache(**settings):
@@ -189,6 +192,14 @@ def test_every_verb_has_an_operation_that_is_written_with_it():
         *[Store("A"), Load(("a",)), *(EndTransfer(1, how) for how in ("finish", "fail", "cancel"))],
     ]
     assert [next(iter(op.to_json())) for op in written] == list(Op.kinds)
+
+
+def test_the_readme_has_a_row_for_every_setting_and_every_operation():
+    rows = [line for line in README.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    told = " ".join(row.split(" | ")[0] for row in rows)
+    settings = [field.name for field in fields(CacheConfig)]
+    assert [name for name in settings if f"`{name}`" not in told] == []
+    assert [verb for verb in Op.kinds if f'{{"{verb}":' not in told] == []
 
 
 def test_windows_groups_tier_and_speculation_survive_being_written_and_read():
