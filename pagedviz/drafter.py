@@ -22,16 +22,19 @@ from pagedviz.vocabulary import VOCABULARY
 SHARPNESS = 3.0
 
 
-def drafts(cache: CacheConfig, seed: int, tokens: Sequence[Token], k: int) -> list[tuple[Token, float]]:
+def drafts(
+    cache: CacheConfig, seed: int, tokens: Sequence[Token], k: int, corrected: bool = True
+) -> list[tuple[Token, float]]:
     """Draft the k words behind `tokens`, at least one; each with its confidence, in (0, 1], to four digits.
 
-    The confidence is the chosen word's share of a softmax over the corrected scores.
+    The confidence is the chosen word's share of a softmax over the corrected scores. Without `corrected` the parallel
+    guess is taken as it is.
     """
     drawn = double_weights(cache, seed)
     chosen: list[tuple[Token, float]] = []
     word = tokens[-1]
     for guess in _guesses(cache, seed, tokens, k):
-        scores = norm(guess + _alone(cache, seed, word)) @ drawn.head
+        scores = norm(guess + _alone(cache, seed, word) if corrected else guess) @ drawn.head
         word = VOCABULARY[int(np.argmax(scores))]
         confidence = 1 / np.exp(SHARPNESS * (scores - scores.max())).sum()
         chosen.append((word, max(round(float(confidence), 4), 0.0001)))

@@ -11,21 +11,24 @@ Nothing here draws; the app and the command line both play what `load` returns.
 
 import importlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pagedviz import scenario
+from pagedviz import drafter, sampling, scenario
+from pagedviz.dense_model import dense_model
+from pagedviz.engine.beams import Candidates
 from pagedviz.engine.events import Event, Token
 from pagedviz.engine.snapshot import Snapshot
-from pagedviz.play import planner
+from pagedviz.play import Happening, planner
 from pagedviz.probe import Answer, Probe
 from pagedviz.scenario import (
     Abort,
     Add,
     Append,
     CacheConfig,
+    Draft,
     EngineSteps,
     Fork,
     Free,
@@ -35,6 +38,7 @@ from pagedviz.scenario import (
     Scenario,
     Spill,
     Submit,
+    Verify,
 )
 
 LESSONS = Path(__file__).parent.parent / "lessons"
@@ -122,15 +126,20 @@ class Lesson:
 
 
 class Run:
-    """What a lesson writes on: each call is one operation of the scenario, played at once on a real block manager."""
+    """What a lesson writes on: each call is one operation of the scenario, played at once on a real block manager.
+
+    `until` stops in the middle of an operation, before the rest of it has happened: behind its next event of that kind.
+    The rest happens with `go_on`, or before the next operation.
+    """
 
     def __init__(self, cache: CacheConfig, seed: int) -> None:
-        self.cache = cache
+        self.cache, self.seed = cache, seed
         self.random = random.Random(seed)  # for what a new seed should change
         self.ops: list[Op] = []
         self.events: list[Event] = []
         self._player = planner(cache, seed)
         self.state = self._player.base
+        self._happening: Iterator[Happening] = iter(())
 
     def add(self, seq_id: str, text: str | Sequence[Token], salt: str | None = None) -> None:
         self._do(Add(seq_id, _tokens(text), salt))
@@ -157,6 +166,22 @@ class Run:
         """Tokens of a prompt that lie in cached blocks now. Looking changes nothing."""
         return len(self._player.manager.longest_prefix(tokens)) * self.cache.block_size
 
+    def likeliest(self, tokens: Sequence[Token], k: int) -> Candidates:
+        """The k words that the model likes best behind these, with their log-probabilities. Looking changes nothing."""
+        return sampling.best(dense_model(self.cache, self.seed).logits(tokens), k)
+
+    def guesses(self, tokens: Sequence[Token], k: int, corrected: bool = True) -> list[tuple[Token, float]]:
+        """What the drafter would draft behind these, each with its confidence. Looking changes nothing."""
+        return drafter.drafts(self.cache, self.seed, tokens, k, corrected)
+
+    def draft(self, seq_id: str, drafts: int | Sequence[Token], min_confidence: float = 0.0) -> None:
+        """So many drafts of the drafter's, or those that are given."""
+        given = () if isinstance(drafts, int) else tuple(drafts)
+        self._do(Draft(seq_id, drafts if isinstance(drafts, int) else len(given), given, min_confidence))
+
+    def verify(self, seq_id: str, until: str = "") -> None:
+        self._do(Verify(seq_id), until)
+
     def submit(
         self,
         seq_id: str,
@@ -166,22 +191,32 @@ class Run:
         max_tokens: int = 0,
         priority: int = 0,
         salt: str | None = None,
+        samples: int = 1,
+        beams: int = 1,
     ) -> None:
         """A request whose outputs are given, or for `max_tokens` of the model's own."""
         outputs = _tokens(says)
-        self._do(Submit(seq_id, _tokens(text), len(outputs) or max_tokens, outputs, priority, salt))
+        self._do(Submit(seq_id, _tokens(text), len(outputs) or max_tokens, outputs, priority, salt, samples, beams))
 
-    def step(self, num_steps: int = 1) -> None:
-        self._do(EngineSteps(num_steps))
+    def step(self, num_steps: int = 1, until: str = "") -> None:
+        self._do(EngineSteps(num_steps), until)
 
     def abort(self, seq_id: str) -> None:
         self._do(Abort(seq_id))
 
-    def _do(self, op: Op) -> None:
-        self.ops.append(op)
-        for happening in self._player.perform(op):
+    def go_on(self, until: str = "") -> None:
+        """Let the rest of an operation happen that was stopped in the middle."""
+        for happening in self._happening:
             self.events.append(happening.event)
             self.state = happening.snapshot
+            if happening.event.kind == until:
+                return
+
+    def _do(self, op: Op, until: str = "") -> None:
+        self.go_on()
+        self.ops.append(op)
+        self._happening = self._player.perform(op)
+        self.go_on(until)
 
 
 def names() -> list[str]:
@@ -197,6 +232,7 @@ def load(name: str, seed: int | None = None) -> Lesson:
     said: list[tuple[Page, int, Snapshot]] = []
     for page in module.lesson(run):
         said.append((page, len(run.events), run.state))
+    run.go_on()
     ends = [(step, state) for _, step, state in said[1:]] + [(len(run.events), run.state)]
     pages = tuple(
         PlacedPage(page, step, end, After(before, tuple(run.events[step:end]), after))
