@@ -63,6 +63,7 @@ class BlockChanges:
         windows: Tokens[Window] = (None,),
     ) -> None:
         self.windows = tuple(windows)
+        self.has_window = any(window is not None for window in self.windows)
         # A profile without one takes it from the pool when a window first needs it.
         self.null_block: int | None = 0 if profile.null_block else None
         self.block_size = block_size
@@ -74,6 +75,7 @@ class BlockChanges:
         self.sequences: dict[str, Sequence] = {}
         self.pinned: set[int] = set()
         self.pending: set[int] = set()
+        self.is_stored = False  # somebody wants to know of every cached block
         self.engine_step = 0
         self._report = report
         self._last_used: dict[int, int] = {}  # of cached blocks in use: when a sequence that let go was last scheduled
@@ -207,7 +209,8 @@ class BlockChanges:
             slots = tuple([self._on_device(seq, p // size) * size + p % size for p in positions])
             seq.tokens += tokens
             seq.scheduled, seq.awaited, seq.last_scheduled = (), [], self.engine_step
-            seq.unverified, seq.drafts = len(seq.drafts), ()
+            if seq.drafts:
+                seq.unverified, seq.drafts = len(seq.drafts), ()
             writes.append((seq.seq_id, position, tokens, slots))
         self.pending.clear()
         if len(writes) > 1:
@@ -221,8 +224,9 @@ class BlockChanges:
         if self.profile.publish("written"):
             for seq in sequences:
                 self._publish(seq)
-        for seq in sequences:
-            self._offer_computed(seq)
+        if self.is_stored:
+            for seq in sequences:
+                self._offer_computed(seq)
 
     def _offer_computed(self, seq: Sequence) -> None:
         """Full blocks that have just been computed, or verified, are offered once."""

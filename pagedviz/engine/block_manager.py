@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as Tokens
 from typing import NamedTuple
 
-from pagedviz.engine import block_hash, errors
+from pagedviz.engine import block_hash, errors, words
 from pagedviz.engine.block_hash import Link
 from pagedviz.engine.events import Event, SequenceAdded, SequenceForked, SequenceFreed, Token
 from pagedviz.engine.policies import Profile
@@ -150,19 +150,20 @@ class BlockManager(TierChanges):
         then take blocks for what does not fit behind it, and for `lookahead` tokens more."""
         self.reserve(seq_id, len(tokens) + lookahead)
         seq = self.sequences[seq_id]
-        if any(window is not None for window in self.windows):
+        if self.has_window:
             self._take_null_block()
             self._let_go_out_of_window(seq)
         if seq.seq_len % self.block_size:
             self._make_writable(seq)
         seq_len = seq.seq_len + len(tokens) + lookahead
         needed = self.blocks_for(seq_len)
-        reason = "its last block is full"
-        if len(tokens) + lookahead > 1:
-            ahead = f" and {lookahead} slots ahead" if lookahead else ""
-            many = f"{len(tokens)} token{'s' * (len(tokens) != 1)}{ahead}"
-            reason = f"{seq.seq_len} + {many} need ceil({seq_len} / {self.block_size}) = {needed}"
-        self._allocate_up_to(seq, needed, reason)
+        if len(seq.block_table) < needed:
+            reason = "its last block is full"
+            if len(tokens) + lookahead > 1:
+                ahead = f" and {lookahead} slots ahead" if lookahead else ""
+                many = f"{words.count(len(tokens), 'token')}{ahead}"
+                reason = f"{seq.seq_len} + {many} need ceil({seq_len} / {self.block_size}) = {needed}"
+            self._allocate_up_to(seq, needed, reason)
         self._schedule(seq, tokens)
 
     def _allocate_up_to(self, seq: Sequence, num_blocks: int, reason: str) -> None:
@@ -230,18 +231,21 @@ class BlockManager(TierChanges):
         seq = self._find(seq_id)
         if not seq.is_resident:
             raise errors.NotResident(seq_id=seq_id, host_blocks=seq.host_blocks)
-        self._must_be_at_rest(seq)
-        end = self.blocks_for(seq.seq_len + num_tokens)
-        needed = len(self.windows) * (end - len(seq.block_table))
-        alone = len(self.windows) * end
-        for group, out in enumerate(self._window_ends(seq)):
-            leaving = [self._on_device(seq, j, group) for j in range(seq.num_skipped[group], out)]
-            needed -= sum(self.pool.ref_count[block] == 1 for block in leaving)
-            alone -= max(out, seq.num_skipped[group])
-        j, filled = divmod(seq.seq_len, self.block_size)
+        if seq.drafts:
+            self._must_be_at_rest(seq)
+        seq_len, groups = seq.seq_len, len(self.windows)
+        end = self.blocks_for(seq_len + num_tokens)
+        needed = groups * (end - len(seq.block_table))
+        alone = groups * end
+        if self.has_window:
+            needed += self.null_block is None
+            for group, out in enumerate(self._window_ends(seq)):
+                leaving = [self._on_device(seq, j, group) for j in range(seq.num_skipped[group], out)]
+                needed -= sum(self.pool.ref_count[block] == 1 for block in leaving)
+                alone -= max(out, seq.num_skipped[group])
+        j, filled = divmod(seq_len, self.block_size)
         if filled and self.pool.ref_count[self._on_device(seq, j)] > 1:
             needed += 1  # the first write copies the shared tail
-        needed += self.null_block is None and any(window is not None for window in self.windows)
         self._make_room(seq_id, needed, alone)
 
     def fork(self, parent_id: str, seq_id: str, managed: bool = False) -> None:
@@ -460,8 +464,7 @@ class BlockManager(TierChanges):
     @property
     def total(self) -> int:
         """Device blocks that sequences can have: without the null block, also one that is still to be taken."""
-        null = self.null_block is not None or any(window is not None for window in self.windows)
-        return self.pool.num_blocks - null
+        return self.pool.num_blocks - (self.null_block is not None or self.has_window)
 
     def _residents(self) -> set[str]:
         return {seq.seq_id for seq in self.sequences.values() if seq.is_resident}
@@ -478,9 +481,10 @@ class BlockManager(TierChanges):
         `alone` is what the sequence takes with nobody else in the pool: more than the pool has can never fit. Blocks
         that it is about to hit are `held`, so they stay on the device.
         """
-        free, total = len(self.pool.free_blocks), self.total
+        free = len(self.pool.free_blocks)
         if needed <= free:
             return
+        total = self.total
         if alone > total:
             raise errors.NeverFits(seq_id=seq_id, needed=alone, total=total)
         plan = self._spill_plan(seq_id, needed - free, held) if self.auto_spill else None

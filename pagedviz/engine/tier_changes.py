@@ -39,6 +39,7 @@ class TierChanges(BlockChanges):
 
     def _begin_tier(self, num_chunks: int) -> None:
         self.tier = HostTier(num_chunks, report=self._tier_changed) if num_chunks else None
+        self.is_stored = self.tier is not None
         self.host_links: dict[BlockHash, Link] = {}
         self._rested: dict[int, Recency] = {}  # of pinned blocks that lay in the free queue
         self._goes_out = False  # what is stored now is wanted for other tokens at once
