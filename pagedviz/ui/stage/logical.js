@@ -23,7 +23,8 @@ export function drawLogical(node, seq, logical, view, now) {
   const several = state.windows.length > 1;
   const isNull = (one) => one === state.nullBlock;
   const held = entries.map((one) => one.entry).filter((one) => !isNull(one));
-  const refs = isHost(entry) ? state.hostRefs[blockOf(entry)] : state.refs[blockOf(entry)];
+  const pins = state.held.has(entry) ? 1 : 0; // a transfer's is no other sequence's
+  const refs = isHost(entry) ? state.hostRefs[blockOf(entry)] : state.refs[blockOf(entry)] - pins;
   const gone = isGone(state, seq, logical);
   setAttr(node, "data-seq", seq);
   setAttr(node, "data-logical", logical);

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { hostEntry, linkOf } from "./entries.js";
 import { MOVES, fade } from "./moves.js";
-import { SERVING_MOVES } from "./moves_serving.js";
+import { SERVING_MOVES, ghostOf } from "./moves_serving.js";
 
 const LONGEST = 380;
 const EASE = "cubic-bezier(.4, 0, .2, 1)";
@@ -60,11 +60,11 @@ export class Motion {
     const leaver = ["RequestFinished", "RequestAborted"].includes(event.kind) ? this.card(event.seq_id) : null;
     const leaving = { BlockSpilled: event.block, BlockReloaded: hostEntry(event.host_block ?? 0), BlockFreed: event.where === "host" ? hostEntry(event.block) : event.block, BlockEvicted: event.block, BlockCollapsed: event.source, BlockOutOfWindow: event.queue_index === null ? undefined : event.block }[event.kind];
     const cells = leaving === undefined ? null : this.strip(leaving);
-    const garbage = event.kind === "DraftsVerified" ? this.cellsAt(event.slots).map((cell) => ({ ghost: cell.cloneNode(true), rect: cell.getBoundingClientRect(), cell })) : [];
+    const garbage = event.kind === "DraftsVerified" ? this.cellsAt(event.slots).map(seen) : [];
     const chunk = event.kind === "TierEvicted" ? this.chunk(event.chunk) : null;
     const taken = { BlockAllocated: event.block, BlockCopied: event.target, BlockHit: event.block, NullBlockTaken: event.block }[event.kind];
     const chip = taken === undefined ? null : this.chip(taken);
-    return { chips, cards, card: leaver && { ghost: leaver.cloneNode(true), rect: leaver.getBoundingClientRect() }, cells, leaving, garbage, chunk: chunk && { ghost: chunk.cloneNode(true), rect: chunk.getBoundingClientRect() }, top: this.poolsTop(), chip: chip && { ghost: chip.cloneNode(true), rect: chip.getBoundingClientRect() } };
+    return { chips, cards, card: leaver && seen(leaver), cells, leaving, garbage, chunk: chunk && seen(chunk), top: this.poolsTop(), chip: chip && seen(chip) };
   }
 
   poolsTop() {
@@ -160,6 +160,9 @@ export class Motion {
     }
   }
 }
+
+// A node as a ghost, with its place.
+const seen = (node) => ({ ghost: ghostOf(node), rect: node.getBoundingClientRect() });
 
 // What is not displayed, such as the free queue while the lens is open, has a rectangle of no size, at 0, 0.
 const isSeen = (rect) => Boolean(rect?.width);

@@ -1,11 +1,17 @@
 // What flies where when a server drafts, looks through windows, stores to the host tier, or chooses beams.
 import { badge, fade, takeFromQueue, toQueue } from "./moves.js";
 
-// The cells of a device block or a chunk, as a ghost, from one to the other.
+// A node as it looks, free of what is round it.
+export function ghostOf(node) {
+  const ghost = node.cloneNode(true);
+  const style = getComputedStyle(node);
+  for (const name of ["--fill", "--fill-text", "--columns"]) ghost.style.setProperty(name, style.getPropertyValue(name));
+  return ghost;
+}
+
+// The cells of a device block or a chunk, from one to the other.
 function cross(motion, from, to) {
-  if (!from || !to) return;
-  const ghost = from.cloneNode(true);
-  motion.fly(ghost, from.getBoundingClientRect(), to.getBoundingClientRect());
+  if (from && to) motion.fly(ghostOf(from), from.getBoundingClientRect(), to.getBoundingClientRect());
 }
 
 const stripOf = (motion, block) => motion.physical(block)?.querySelector(".cells");
@@ -36,11 +42,7 @@ export const SERVING_MOVES = {
   DraftsDropped: (m, e) => m.pulse(rowOf(m, e.seq_id)?.querySelector(".chip"), 1.2),
   // the accepted are filled as any other from now on; the rejected fade where they lay
   DraftsVerified: (m, e, before) => {
-    for (const { ghost, cell, rect } of before.garbage) {
-      const style = getComputedStyle(cell);
-      for (const name of ["--fill", "--fill-text"]) ghost.style.setProperty(name, style.getPropertyValue(name));
-      fade(m, { ghost, rect }, [{ opacity: 1, filter: "none" }, { opacity: 0, filter: "blur(4px)" }]);
-    }
+    for (const cell of before.garbage) fade(m, cell, [{ opacity: 1, filter: "none" }, { opacity: 0, filter: "blur(4px)" }]);
     const first = e.num_tokens - e.accepted.length;
     for (let at = first; at < e.num_tokens; at += 1) {
       m.pulse(m.logical(e.seq_id, Math.floor(at / m.state.blockSize))?.querySelector(`[data-offset="${at % m.state.blockSize}"] .text`), 1.3);

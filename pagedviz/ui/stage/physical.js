@@ -63,10 +63,8 @@ function drawPhysical(node, block, state, event, now, nextOut) {
     const where = `${isHost(block.entry) ? "host slot" : "slot"} ${slot}`;
     if (offset < block.tokens.length) return filledCell(block.tokens[offset], where, block.marks[offset]);
     if (block.coming[offset]) return comingCell(block.coming[offset], where, garbage.get(offset) ?? null);
-    if (block.kept && (block.kind === "free" || block.transfer)) {
-      const token = block.kept.tokens[offset];
-      return { state: "kept", text: tokenText(token ?? ""), tip: `“${token}”, slot ${slot}: kept for whoever begins with the same tokens` };
-    }
+    const token = block.kind === "free" || block.transfer ? (block.kept ?? block.transfer)?.tokens?.[offset] : undefined;
+    if (token !== undefined) return { state: "kept", text: tokenText(token), tip: `“${token}”, slot ${slot}: kept for whoever begins with the same tokens` };
     if (garbage.has(offset)) return rolledCell(garbage.get(offset), where);
     return { state: "stale", text: "", tip: `slot ${slot}: nobody's, stale or NaN` };
   });

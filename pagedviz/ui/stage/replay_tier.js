@@ -80,6 +80,13 @@ function loadEnded(s, e) {
   return withTier(s, { transfers: withoutEntry(s.tier.transfers, e.transfer_id), chunks });
 }
 
+// What was loaded lies in its blocks; each is held until it has its hash.
+function loadFinished(s, e) {
+  const held = new Map(s.held);
+  e.device_blocks.forEach((block, k) => held.set(block, { ...held.get(block), tokens: s.tier.chunks.get(e.chunks[k]).tokens ?? [] }));
+  return { ...loadEnded(s, e), held };
+}
+
 function loadFailed(s, e) {
   const lost = e.block_hashes.filter((_, k) => s.tier.chunks.get(e.chunks[k]).state !== "failed");
   const failed = e.chunks.map((chunk) => [chunk, { ...s.tier.chunks.get(chunk), state: "failed" }]);
@@ -95,7 +102,7 @@ export const TIER_CHANGES = {
   TierStoreFailed: (s, e) => storeEnded(s, e, false),
   TierStoreAborted: (s, e) => storeEnded(s, e, false),
   TierLoadBegun: loadBegun,
-  TierLoadFinished: loadEnded,
+  TierLoadFinished: loadFinished,
   TierLoadFailed: loadFailed,
   TierLoadAborted: (s, e) => ({ ...loadEnded(s, e), ...letGo(s, e) }),
   BlockLoaded: (s, e) => ({
