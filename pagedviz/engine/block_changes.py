@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as Tokens
 from typing import Literal
 
-from pagedviz.engine import block_hash
+from pagedviz.engine import block_hash, errors
 from pagedviz.engine.block_hash import Link
 from pagedviz.engine.block_pool import BlockPool
 from pagedviz.engine.events import (
@@ -80,6 +80,15 @@ class BlockChanges:
         self._report = report
         self._last_used: dict[int, int] = {}  # of cached blocks in use: when a sequence that let go was last scheduled
         self._uses: dict[int, int] = {}  # of cached blocks: by how many sequences, who computed it is the first
+
+    def must_be_there(self, seq_id: str) -> None:
+        """Raise unless there is such a sequence."""
+        self._find(seq_id)
+
+    def _find(self, seq_id: str) -> Sequence:
+        if seq_id not in self.sequences:
+            raise errors.UnknownSequence(seq_id=seq_id, known=", ".join(self.sequences) or "none at all")
+        return self.sequences[seq_id]
 
     def _label(self, group: int) -> int | None:
         """A group as an event tells it: not at all where there is only one."""

@@ -11,11 +11,10 @@ from typing import NamedTuple
 from pagedviz.engine import block_hash, errors, words
 from pagedviz.engine.block_hash import Link
 from pagedviz.engine.events import Event, SequenceAdded, SequenceForked, SequenceFreed, Token
+from pagedviz.engine.host_copies import HostCopies
 from pagedviz.engine.policies import Profile
 from pagedviz.engine.sequence import Sequence
 from pagedviz.engine.snapshot import CachedBlock, Snapshot
-from pagedviz.engine.tier_changes import How, TierChanges
-from pagedviz.engine.tier_snapshot import Transfer
 from pagedviz.engine.windows import Window, agreed_prefix, below_window, most_blocks
 
 
@@ -31,7 +30,7 @@ class Need(NamedTuple):
     alone: int
 
 
-class BlockManager(TierChanges):
+class BlockManager(HostCopies):
     """Maps each sequence's logical blocks to physical blocks.
 
     `free_blocks` is the device pool's first free queue, head first (without the null block). `auto_spill` moves the
@@ -178,10 +177,6 @@ class BlockManager(TierChanges):
         self._propose(seq, seq.seq_len + 1, drafts, confidences)
         self.extend(seq_id, [token, *drafts])
 
-    def must_be_there(self, seq_id: str) -> None:
-        """Raise unless there is such a sequence."""
-        self._find(seq_id)
-
     def propose(self, seq_id: str, drafts: Tokens[Token], confidences: Tokens[float]) -> None:
         """Keep drafts for the next launch of a sequence, behind its newest token, which is in no slot yet."""
         seq = self._find(seq_id)
@@ -319,56 +314,6 @@ class BlockManager(TierChanges):
             if j < len(seq.links) and self.cache.find(seq.links[j]) is None:
                 self._cache_block(seq, j)
 
-    def store(self, seq_id: str) -> Transfer:
-        """Begin to copy a sequence's cached blocks to the host tier, as far as it has them not: all or none."""
-        if self.tier is None:
-            raise errors.NoHostTier()
-        blocks = [block for block in self._find(seq_id).device_blocks if block in self.cache]
-        moving = self.pending | self.tier.held_device_blocks
-        new = [block for block in blocks if block not in moving and self.cache.links[block].key not in self.tier]
-        store = self._begin_store(new)
-        if store is None:
-            raise errors.NothingToStore(seq_id=seq_id, cached=len(blocks))
-        return store
-
-    def load(self, tokens: Tokens[Token], salt: str | None = None) -> None:
-        """Begin to bring back what the host tier has of a prompt behind what is cached on the device."""
-        if self.tier is None:
-            raise errors.NoHostTier()
-        hits, links = self._on_host(tokens, salt)
-        if not links:
-            raise errors.NothingToLoad(hit=len(hits) * self.block_size)
-        self._begin_load("The load", hits, links)
-
-    def fetch(self, seq_id: str, tokens: Tokens[Token], salt: str | None) -> bool:
-        """Is some of a prompt on its way from the host? If the host has some of it, it is from now on."""
-        if self.tier is None:
-            return False
-        hits, links = self._on_host(tokens, salt)
-        loading = {key for transfer in self.tier.transfers if transfer.kind == "load" for key in transfer.block_hashes}
-        if links and links[0].key not in loading:
-            try:
-                self._begin_load(seq_id, hits, links)
-            except errors.NoFreeBlocks:
-                return False
-        return bool(links)
-
-    def end_transfer(self, transfer_id: int, how: How) -> None:
-        """A copy has come to its end, or was called off."""
-        if self.tier is None:
-            raise errors.NoHostTier()
-        self._end(transfer_id, how)
-
-    @property
-    def is_transferring(self) -> bool:
-        """A copy to or from the host has not ended."""
-        return self.tier is not None and bool(self.tier.transfers)
-
-    def finish_transfers(self) -> None:
-        """All copies that were begun have come to their end."""
-        for transfer in self.tier.transfers if self.tier else ():
-            self._end(transfer.transfer_id, "finish")
-
     def longest_prefix(self, tokens: Tokens[Token], salt: str | None = None) -> list[int | None]:
         """The cached blocks that a prompt would name now in group 0, from its block 0 on. Changes nothing."""
         return self._hits(tokens, salt)[0]
@@ -443,11 +388,6 @@ class BlockManager(TierChanges):
         )
 
     # --- helpers ---
-
-    def _find(self, seq_id: str) -> Sequence:
-        if seq_id not in self.sequences:
-            raise errors.UnknownSequence(seq_id=seq_id, known=", ".join(self.sequences) or "none at all")
-        return self.sequences[seq_id]
 
     def _must_be_at_rest(self, seq: Sequence) -> None:
         if seq.scheduled and seq.drafts:
