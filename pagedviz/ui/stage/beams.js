@@ -10,7 +10,7 @@ export function drawBeams(box, view) {
   // of the finished only the last one's is kept in view
   const trees = [...state.beamTrees].filter(([id], k, all) => unfinished.includes(id) || k === all.length - 1);
   setAttr(box, "hidden", trees.length ? null : "");
-  syncKeyed(box, trees, ([id]) => id, makeTree, (node, [id, levels]) => drawTree(node, id, levels, view));
+  syncKeyed(box, trees, ([id]) => id, makeTree, (node, [id, levels]) => drawTree(node, id, levels, view, unfinished.includes(id)));
 }
 
 function makeTree([id]) {
@@ -30,10 +30,10 @@ function grown(levels, level, parent) {
   });
 }
 
-function drawTree(node, id, levels, view) {
+function drawTree(node, id, levels, view, goesOn) {
   const last = levels[levels.length - 1];
   const [title, scroll] = node.children;
-  setText(title.lastElementChild, ` ${last.length} living after ${levels.length} ${levels.length === 1 ? "token" : "tokens"}, scores are sums of log-probabilities`);
+  setText(title.lastElementChild, ` ${last.length} ${goesOn ? "living" : "left at the end,"} after ${levels.length} ${levels.length === 1 ? "token" : "tokens"}, scores are sums of log-probabilities`);
   const event = view.event?.kind === "BeamsChosen" && view.event.seq_id === id ? view.event : null;
   drawLevel(scroll.firstElementChild, grown(levels, 0, -1), view, event);
   if (Number(scroll.dataset.levels) === levels.length) return;

@@ -4,19 +4,17 @@ import { slotOf } from "./changes.js";
 
 const REPOINTED = ["EntryRewritten", "BlockCollapsed", "BlockReloaded", "BlockSpilled", "BlockOutOfWindow"];
 
-// The slots of drafts: where they will be written, or where the rejected ones still lie. They have none while no block
-// is there for them.
-function draftSlots(event, state) {
-  if (event.kind === "DraftsVerified") return event.slots;
-  const slots = event.tokens.flatMap((_, k) => state.windows.map((_, group) => slotOf(state, event.seq_id, event.position + k, group)));
-  return slots.filter((slot) => slot !== null);
-}
+// The slots of tokens from a position on, in every group: where they were written, or where drafts will be. Drafts have
+// none while no block is there for them.
+const slotsIn = (state, { seq_id, position, tokens }) =>
+  state.windows.flatMap((_, group) => tokens.map((_, k) => slotOf(state, seq_id, position + k, group))).filter((slot) => slot !== null);
 
 function entriesOf(event, state) {
   const blocks = (slots) => [...new Set(slots.map((slot) => Math.floor(slot / state.blockSize)))];
   const writes = writesOf(event);
-  if (writes.length) return blocks(writes.flatMap(({ slots }) => slots));
-  if (event.kind === "TokensDrafted" || event.kind === "DraftsVerified") return blocks(draftSlots(event, state));
+  if (writes.length) return blocks(writes.flatMap((write) => slotsIn(state, write)));
+  if (event.kind === "TokensDrafted") return blocks(slotsIn(state, event));
+  if (event.kind === "DraftsVerified") return blocks(event.slots);
   if (event.kind === "BlockCopied") return [event.source, event.target];
   if (event.kind === "EntryRewritten" || event.kind === "BlockCollapsed") return [event.target, event.source];
   if (event.kind === "BlockSpilled") return [hostEntry(event.host_block), event.block];

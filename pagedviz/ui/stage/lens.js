@@ -281,13 +281,14 @@ export class Lens {
   drawChoices() {
     const { sequence, layer, head, splits } = this.selects;
     const { cache } = this.stage.data;
-    const fill = (select, values, value) => {
-      syncKeyed(select, values, (item) => `:${item}`, (item) => h("option", { value: item }, item), null);
+    const groups = this.view.state.windows.length;
+    const fill = (select, values, value, named = (item) => item) => {
+      syncKeyed(select, values, (item) => `:${item}`, (item) => h("option", { value: item }, named(item)), null);
       if (value !== null && select.value !== String(value)) select.value = String(value);
     };
     const upTo = (count) => Array.from({ length: count }, (_, i) => i);
     fill(sequence, [...this.view.state.tables.keys()].filter((seq) => hasTokens(this.view.state, seq)), this.seq);
-    fill(layer, upTo(cache.num_layers), this.layer);
+    fill(layer, upTo(cache.num_layers), this.layer, (item) => (groups > 1 ? `${item}, group ${item % groups}` : item));
     fill(head, upTo(cache.num_heads), this.head);
     fill(splits, SPLITS, this.choice.splits);
   }
