@@ -34,3 +34,12 @@ def test_slots_of_the_device_add_up_at_every_event():
         operation()
         m = memory(cache.snapshot())
         assert m.filled + m.unfilled + m.free == 18
+
+
+def test_every_group_has_slots_of_its_own_and_an_entry_out_of_the_window_has_none():
+    """Of 11 tokens a window of 4 shows 8 to 10, and the twelfth lets go of two blocks."""
+    cache = Watched(9, profile="vllm-v1", windows=[None, 4])
+    cache.add("A", range(11))
+    assert memory(cache.snapshot()) == Memory(filled=22, unfilled=2, free=8, entries=6, blocks=6, host_blocks=0)
+    cache.append("A", ["x"])
+    assert memory(cache.snapshot()) == Memory(filled=12 + 4, unfilled=0, free=16, entries=4, blocks=4, host_blocks=0)

@@ -7,6 +7,7 @@ pytest.importorskip("streamlit", reason="streamlit is not installed")
 from pagedviz.probe import Lens
 from pagedviz.ui import run_panel
 from pagedviz.ui.run_panel import lens_of
+from tests.run_cases import RUN, SERVING, happenings
 
 ASKED = {"run": "03-165", "step": 4, "seq_id": "A", "layer": 1, "head": 0, "num_splits": 2}
 
@@ -26,6 +27,17 @@ def test_anything_else_is_nothing(name, value):
 )
 def test_what_is_missing_is_nothing(asked):
     assert lens_of(asked) is None
+
+
+def test_the_blocks_of_the_last_layer_are_those_of_its_group():
+    state = happenings(SERVING["groups"])[-1].snapshot
+    row = state.group_tables[0]["B"]
+    assert row[0] == state.null_block != row[1]
+    assert run_panel.places_of_last_layer(state, "B")[:2] == ["0: null block", f"1: block {row[1]}"]
+    hit = next(step.snapshot for step in happenings(SERVING["groups"]) if step.event.kind == "BlockHit")
+    assert run_panel.places_of_last_layer(hit, "B") == ["0: no block yet"]
+    spilled = next(step.snapshot for step in happenings(RUN) if step.event.kind == "BlockSpilled")
+    assert run_panel.places_of_last_layer(spilled, "B") == ["0: block 0", "1: host block 0"]
 
 
 def test_a_stage_that_is_built_anew_starts_where_the_learner_was(monkeypatch):

@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from pagedviz import trace
+from pagedviz.engine.snapshot import Snapshot
 from pagedviz.figures.attention_weights import attention_weights
 from pagedviz.figures.error_by_step import error_by_step
 from pagedviz.figures.memory_by_step import memory_by_step
@@ -116,8 +117,7 @@ def _weights(key: str, view: RunView, run: ComputedRun, step: int) -> None:
     snapshot = view.snapshot(step)
     seq_id, rows = next(iter(check.weights.items()), ("", [])) if check else ("", [])
     if rows:
-        table = zip(snapshot.block_tables[seq_id], snapshot.host_tables[seq_id], strict=True)
-        places = [f"{j}: block {b}" if b is not None else f"{j}: host block {h}" for j, (b, h) in enumerate(table)]
+        places = places_of_last_layer(snapshot, seq_id)
         said = (
             f"What {plain(seq_id)}'s newest token pays to each of its blocks, last layer, summed over its tokens: "
             "softmax in float64 over the plain log. All blocks of one head together make 1."
@@ -134,6 +134,18 @@ def _weights(key: str, view: RunView, run: ComputedRun, step: int) -> None:
     _plot(attention_weights(rows, places[: len(rows[0])] if rows else []), f"{key}-weights", alt)
 
 
+def places_of_last_layer(snapshot: Snapshot, seq_id: str) -> list[str]:
+    """Where each logical block of a sequence is, in the last layer: it is of the last group."""
+    row, names = snapshot.all_tables[-1][seq_id], []
+    for j, host_block in enumerate(snapshot.host_tables[seq_id]):
+        block = row[j] if j < len(row) else None  # a prefix is named group by group
+        if block is None:
+            names.append("no block yet" if host_block is None else f"host block {host_block}")
+        else:
+            names.append("null block" if block == snapshot.null_block else f"block {block}")
+    return [f"{j}: {name}" for j, name in enumerate(names)]
+
+
 def _error(key: str, view: RunView, run: ComputedRun, step: int) -> None:
     st.caption("The largest difference between the paged kernel and dense attention, over all layers and sequences.")
     _plot(error_by_step(view.checks(run), step), f"{key}-error", "Largest error of each step, against the tolerance")
@@ -141,10 +153,11 @@ def _error(key: str, view: RunView, run: ComputedRun, step: int) -> None:
 
 def _memory(key: str, view: RunView, step: int) -> None:
     now = view.memory[step]
+    several = len(view.snapshot(step).windows) > 1
     shared = f"; {now.entries} table entries name {now.blocks} blocks" if now.entries > now.blocks else ""
     st.caption(
         f"Now: {now.filled} slots filled, {now.unfilled} unfilled in used blocks, {now.free} free{shared}. "
-        "A slot holds one token's K and V in every layer."
+        f"A slot holds one token's K and V in every layer{' of a group' if several else ''}."
     )
     _plot(memory_by_step(view.memory, step), f"{key}-memory", "Slots of the device pool by step")
 
