@@ -19,7 +19,7 @@ def test_there_are_lessons_in_the_order_of_their_numbers():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_lesson_is_good_at_every_step_on_the_kernels(name):
-    checks, _ = on_the_kernels(name)
+    checks, _ = on_the_kernels(name, None)
     assert len(checks) == lesson.load(name).pages[-1].graded_at
     assert [check for check in checks if not check.ok] == []
 
@@ -43,7 +43,7 @@ def test_every_step_has_its_page_and_every_page_its_step(name, seed):
 
 
 @functools.cache
-def on_the_kernels(name, seed=None):
+def on_the_kernels(name, seed):
     """The checks of a lesson's steps, and what the kernels answer to each of its probes."""
     loaded = lesson.load(name, seed)
     runner = Runner(loaded.scenario.cache, loaded.scenario.seed)
