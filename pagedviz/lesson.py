@@ -204,6 +204,14 @@ class Run:
     def abort(self, seq_id: str) -> None:
         self._do(Abort(seq_id))
 
+    def again(self, **settings: Any) -> "Run":
+        """Another run, of the same operations so far on a cache of other `settings`. What it does from then on is no
+        part of the lesson: it is for numbers that stand beside the lesson's own."""
+        beside = Run(replace(self.cache, **settings), self.seed)
+        for op in self.ops:
+            beside._do(op)
+        return beside
+
     def go_on(self, until: str = "") -> None:
         """Let the rest of an operation happen that was stopped in the middle."""
         for happening in self._happening:
