@@ -365,9 +365,9 @@ def test_skipped_scatter_is_found(monkeypatch):
 def test_slots_left_unpoisoned_are_named(monkeypatch, left_by):
     apply = KVCache.apply
 
-    def leave(self, event):
+    def leave(self, event, cached):
         k = self.k.clone()
-        apply(self, event)
+        apply(self, event, cached)
         if isinstance(event, left_by):
             self.claim([event.block])
             self.k[:, event.block] = k[:, event.block]
@@ -381,9 +381,9 @@ def test_slots_left_unpoisoned_are_named(monkeypatch, left_by):
 def test_host_slots_left_behind_by_a_reload_are_named(monkeypatch):
     apply = KVCache.apply
 
-    def leave(self, event):
+    def leave(self, event, cached):
         host_v = self.host_v.clone()
-        apply(self, event)
+        apply(self, event, cached)
         if event.kind == "BlockReloaded":
             self.transfers.wait_for_host()
             self.host_v[:] = host_v
@@ -414,10 +414,11 @@ def test_log_shared_by_two_sequences_is_found(monkeypatch):
 
 
 def test_log_shared_by_two_runs_is_found(monkeypatch):
-    logs = {}
+    logs, begin = {}, KVLog.__init__
 
-    def shared(self, num_layers):
-        self.num_layers, self.sequences = num_layers, logs
+    def shared(self, *given):
+        begin(self, *given)
+        self.sequences = logs
 
     monkeypatch.setattr(KVLog, "__init__", shared)
     one, other = Played(Add("A", ABC), seed=1), Played(seed=2)

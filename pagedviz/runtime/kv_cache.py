@@ -1,6 +1,6 @@
 """The tensors: K and V of every layer, in blocks, on the device and on the host. An event moves what it says."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -11,11 +11,24 @@ from pagedviz.engine.events import (
     BlockCopied,
     BlockEvicted,
     BlockFreed,
+    BlockOutOfWindow,
     BlockReloaded,
     BlockSpilled,
+    DraftsVerified,
     Event,
 )
 from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.tier_events import (
+    TierEvicted,
+    TierLoadAborted,
+    TierLoadBegun,
+    TierLoadEnded,
+    TierLoadFailed,
+    TierStoreAborted,
+    TierStoreBegun,
+    TierStoreFailed,
+    TierTransferEnded,
+)
 from pagedviz.runtime.transfers import Transfers
 from pagedviz.scenario import CacheConfig
 
@@ -23,18 +36,28 @@ POISON = float("nan")  # what a slot holds that nobody owns: whoever reads it is
 
 
 class KVCache:
-    """`k` and `v` are [num_layers, num_blocks, block_size, num_kv_heads, head_dim] float32 on the device; `host_k` and
-    `host_v` the same on the host, with host_blocks blocks. One block id is the same slab in every layer.
+    """`k` and `v` are [num_slabs, num_blocks, block_size, num_kv_heads, head_dim] float32 on the device; `host_k` and
+    `host_v` the same on the host, with host_blocks blocks, and `chunk_k` and `chunk_v` with host_chunks.
 
-    Spills and reloads go on beside the computation: `claim` device blocks before a kernel reads them."""
+    A block id names a block in every slab. Where all layers are one group each has a slab of its own; with G groups
+    layer l is of group l % G and its slab is l // G, so a block holds K and V of its group's layers only.
+
+    What goes between device and host goes beside the computation: `claim` device blocks before a kernel reads them."""
 
     def __init__(self, cache: CacheConfig, device: torch.device) -> None:
         block = (cache.block_size, cache.num_kv_heads, cache.head_dim)
-        slabs = torch.full((2 * cache.num_layers, cache.num_blocks, *block), POISON, device=device)
+        slabs = torch.full((2 * cache.layers_per_block, cache.num_blocks, *block), POISON, device=device)
         self.cache, self.device = cache, device
-        self.transfers = Transfers(slabs, cache.host_blocks, POISON)
+        self.transfers = Transfers(slabs, cache.host_blocks + cache.host_chunks, POISON)
         self.k, self.v = slabs.chunk(2)
-        self.host_k, self.host_v = self.transfers.host.chunk(2)
+        host_k, host_v = self.transfers.host.chunk(2)
+        self.host_k, self.host_v = host_k[:, : cache.host_blocks], host_v[:, : cache.host_blocks]
+        self.chunk_k, self.chunk_v = host_k[:, cache.host_blocks :], host_v[:, cache.host_blocks :]
+
+    def of_layer(self, layer: int) -> tuple[Tensor, Tensor]:
+        """K and V of one layer, each [num_blocks, block_size, num_kv_heads, head_dim]."""
+        slab = layer // len(self.cache.windows)
+        return self.k[slab], self.v[slab]
 
     def claim(self, blocks: Iterable[int]) -> None:
         """Make the computation wait until these blocks are whole on the device: before a kernel reads them."""
@@ -42,11 +65,12 @@ class KVCache:
 
     def store(self, layer: int, k: Tensor, v: Tensor, slots: Sequence[int] | Tensor) -> None:
         """Write each token's k and v [num_tokens, num_kv_heads, head_dim] into its slot of one layer; -1 is nowhere."""
-        self.claim({int(slot) // self.k.shape[2] for slot in slots})
-        kernels.store_kv(k, v, self.k[layer], self.v[layer], torch.as_tensor(slots, device=self.device))
+        self.claim({int(slot) // self.cache.block_size for slot in slots})
+        kernels.store_kv(k, v, *self.of_layer(layer), torch.as_tensor(slots, device=self.device))
 
-    def apply(self, event: Event) -> None:
-        """Do to the tensors what the event says. What nobody owns and nobody may hit afterwards is poisoned."""
+    def apply(self, event: Event, cached: Collection[int] = ()) -> None:
+        """Do to the tensors what the event says, after which the blocks `cached` may be hit. What nobody owns and
+        nobody may hit then is poisoned."""
         match event:
             case BlockCopied():
                 self.claim((event.source, event.target))
@@ -58,15 +82,45 @@ class KVCache:
                 self.transfers.reload([event.host_block], [event.block])
             case BlockFreed(where="device", cached=False) | BlockEvicted(ref_count=0):
                 self._poison(event.block)
+            case BlockOutOfWindow(ref_count=0, cached=False):
+                self._poison(event.block)
             case BlockCollapsed():
                 self._poison(event.source)
             case BlockFreed(where="host"):
                 self.transfers.forget([event.block])
+            case DraftsVerified():
+                for slot in event.slots:
+                    self._poison(*divmod(slot, self.cache.block_size))
+            case TierStoreBegun():
+                self.transfers.store(event.device_blocks, self._places(event.chunks))
+            case TierLoadBegun():
+                self.transfers.load(self._places(event.chunks), event.device_blocks)
+            case TierEvicted():
+                self.transfers.forget(self._places([event.chunk]))
+            case TierTransferEnded():
+                self._end(event, cached)
 
-    def _poison(self, block: int) -> None:
+    def _end(self, event: TierTransferEnded, cached: Collection[int]) -> None:
+        """A copy is whole, or worth nothing: then what it was to fill is poisoned, and with it what nobody needs."""
+        self.claim(event.device_blocks)
+        match event:
+            case TierStoreFailed() | TierStoreAborted():
+                self.transfers.forget(self._places(event.chunks))
+            case TierLoadEnded():
+                self.transfers.forget(self._places(event.freed))
+        filled = isinstance(event, TierLoadFailed | TierLoadAborted)
+        for block, queue_index in zip(event.device_blocks, event.queue_indices, strict=False):
+            if filled or (queue_index is not None and block not in cached):
+                self._poison(block)
+
+    def _places(self, chunks: Iterable[int]) -> list[int]:
+        """Chunks lie behind the host pool's blocks, in the same memory."""
+        return [self.cache.host_blocks + chunk for chunk in chunks]
+
+    def _poison(self, block: int, offset: int | slice = slice(None)) -> None:
         self.claim((block,))
-        self.k[:, block] = POISON
-        self.v[:, block] = POISON
+        self.k[:, block, offset] = POISON
+        self.v[:, block, offset] = POISON
 
     def settle(self) -> None:
         """Wait until everything has left and arrived: before somebody looks at the tensors themselves."""
@@ -75,26 +129,29 @@ class KVCache:
 
     @property
     def num_bytes(self) -> int:
-        """Of all four tensors."""
-        return 2 * (self.k.nbytes + self.host_k.nbytes)
+        """Of all tensors."""
+        return self.transfers.device.nbytes + self.transfers.host.nbytes
 
     def clone(self) -> "KVCache":
         """Another cache that holds the same numbers."""
         self.settle()
         other = KVCache(self.cache, self.device)
-        for name in ("k", "v", "host_k", "host_v"):
-            getattr(other, name).copy_(getattr(self, name))
+        other.transfers.device.copy_(self.transfers.device)
+        other.transfers.host.copy_(self.transfers.host)
         return other
 
-    def read(self, snapshot: Snapshot, seq_id: str) -> tuple[Tensor, Tensor]:
-        """A sequence's K and V through its table, block by block, wherever each block is.
+    def read(self, snapshot: Snapshot, seq_id: str, group: int = 0) -> tuple[Tensor, Tensor]:
+        """A sequence's K and V through its table of one group, block by block, wherever each block is.
 
-        Returns two tensors [num_layers, seq_len, num_kv_heads, head_dim] on the device.
+        Returns two tensors [num_slabs, num_tokens, num_kv_heads, head_dim] on the device, of all its tokens, or of
+        those for which the table has entries already.
         """
-        self.claim(block for block in snapshot.block_tables[seq_id] if block is not None)
-        if any(block is not None for block in snapshot.host_tables[seq_id]):
+        row = snapshot.tables(group)[seq_id]
+        host_row = snapshot.host_tables[seq_id] if group == 0 else (None,) * len(row)
+        self.claim(block for block in row if block is not None)
+        if any(block is not None for block in host_row):
             self.transfers.wait_for_host()
-        rows = zip(snapshot.block_tables[seq_id], snapshot.host_tables[seq_id], strict=True)
+        rows = zip(row, host_row, strict=True)
         places = [(self.k, self.v, b) if b is not None else (self.host_k, self.host_v, h) for b, h in rows]
         seq_len = snapshot.seq_len(seq_id)
         k = torch.cat([k[:, block].to(self.device) for k, _, block in places], dim=1)[:, :seq_len]
@@ -105,19 +162,33 @@ class KVCache:
         """A sentence for each block that holds a number in a slot that nobody owns."""
         self.settle()
         wrong = []
-        for where, k, v, tables in (
-            ("device", self.k, self.v, snapshot.block_tables),
-            ("host", self.host_k, self.host_v, snapshot.host_tables),
+        for where, k, v in (
+            ("device block", self.k, self.v),
+            ("host block", self.host_k, self.host_v),
+            ("host chunk", self.chunk_k, self.chunk_v),
         ):
-            owned = torch.zeros(k.shape[1:3], dtype=torch.bool)
-            if where == "device":
-                owned[list(snapshot.cached)] = True  # whoever has their tokens may hit them
-            for seq_id, row in tables.items():
-                for j, block in enumerate(row):
-                    if block is not None:
-                        owned[block, : snapshot.filled(seq_id, j)] = True
             poisoned = (k.isnan() & v.isnan()).all(dim=4).all(dim=3).all(dim=0).cpu()
-            for block in (~owned & ~poisoned).any(dim=1).nonzero().flatten().tolist():
-                if where == "host" or block not in snapshot.pinned:
-                    wrong.append(f"poison: {where} block {block} holds a number in a slot that nobody owns")
+            for block in (~self._owned(where, snapshot) & ~poisoned).any(dim=1).nonzero().flatten().tolist():
+                wrong.append(f"poison: {where} {block} holds a number in a slot that nobody owns")
         return wrong
+
+    def _owned(self, where: str, snapshot: Snapshot) -> Tensor:
+        """Which slots of a memory may hold numbers: [num_blocks, block_size] bool."""
+        kinds = {"device block": self.k, "host block": self.host_k, "host chunk": self.chunk_k}
+        owned = torch.zeros(kinds[where].shape[1:3], dtype=torch.bool)
+        if where == "host chunk":
+            for chunk in snapshot.tier.chunks if snapshot.tier else ():
+                owned[chunk] = True
+            return owned
+        if where == "device block":
+            # Whoever has their tokens may hit them; and a copy may be on its way.
+            for block in (*snapshot.cached, *snapshot.pinned):
+                owned[block] = True
+        for tables in snapshot.all_tables if where == "device block" else (snapshot.host_tables,):
+            for seq_id, row in tables.items():
+                # The first group's blocks are let go first, and the tokens with them: what other groups name yet stays.
+                named_first = len(snapshot.block_tables[seq_id])
+                for j, named in enumerate(row):
+                    if named is not None and (where != "device block" or named != snapshot.null_block):
+                        owned[named, : snapshot.filled(seq_id, j) if j < named_first else None] = True
+        return owned

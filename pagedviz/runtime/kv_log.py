@@ -1,5 +1,6 @@
 """The plain log: what each sequence's K and V are, kept apart from the cache. It judges the cache."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,25 +14,50 @@ from pagedviz.engine.events import (
     BlockHit,
     BlockReleased,
     BlockShared,
+    DraftsVerified,
     Event,
+    PrefixSkipped,
     SequenceAdded,
     SequenceForked,
     SequenceFreed,
+    Token,
 )
+from pagedviz.engine.tier_events import (
+    BlockLoaded,
+    TierEvicted,
+    TierLoadAborted,
+    TierLoadBegun,
+    TierLoadEnded,
+    TierLoadFailed,
+    TierStoreAborted,
+    TierStoreBegun,
+    TierStoreFailed,
+)
+from pagedviz.scenario import CacheConfig
 
 TOLERANCE = 1e-5  # float32: largest |paged - dense| that passes
 
 
 @dataclass(frozen=True)
 class CachedRows:
-    """Where the rows of a cached block are, or will be after the next launch: in the log of who fills it."""
+    """Where the rows of a cached block are, or will be after the next launch: in the log of who fills it. A block has
+    K and V of its group's `layers` only."""
 
     logged: "LoggedSequence"
     rows: slice
+    layers: range
 
     def of(self, row: list[Tensor]) -> list[Tensor]:
         """The block's part of one of the log's lists."""
         return row[self.rows]
+
+    def stacked_kv(self) -> tuple[Tensor, Tensor]:
+        """The block's K and V, each [num_slabs, block_size, num_kv_heads, head_dim]."""
+        k, v = (
+            torch.stack([torch.stack(self.of(rows[layer])) for layer in self.layers])
+            for rows in (self.logged.k, self.logged.v)
+        )
+        return k, v
 
 
 class LoggedSequence:
@@ -45,9 +71,11 @@ class LoggedSequence:
         self.x: list[Tensor] = []
         self.awaited: list[CachedRows] = []  # of blocks that the next launch fills for another sequence
 
-    def rows(self) -> list[list[Tensor]]:
-        """Every list that grows by one element a token."""
-        return [*self.q, *self.k, *self.v, self.x]
+    def rows(self, layers: range | None = None) -> list[list[Tensor]]:
+        """Every list that grows by one element a token, or those of some layers; `x` goes with the first."""
+        layers = range(len(self.q)) if layers is None else layers
+        lists = [values[layer] for values in (self.q, self.k, self.v) for layer in layers]
+        return [*lists, self.x] if 0 in layers else lists
 
     def stacked_kv(self, layer: int, seq_len: int | None = None) -> tuple[Tensor, Tensor]:
         """K and V of the first `seq_len` tokens, or of all, each [seq_len, num_kv_heads, head_dim]."""
@@ -56,14 +84,16 @@ class LoggedSequence:
     def take_awaited(self, layer: int) -> None:
         """Take over one layer's rows of the awaited blocks: who fills them has just computed them."""
         for block in self.awaited:
-            theirs = block.logged
-            for mine, row in ((self.q, theirs.q), (self.k, theirs.k), (self.v, theirs.v)):
-                mine[layer] += block.of(row[layer])
+            if layer in block.layers:
+                theirs = block.logged
+                for mine, row in ((self.q, theirs.q), (self.k, theirs.k), (self.v, theirs.v)):
+                    mine[layer] += block.of(row[layer])
 
     def finish(self, rows: list[Tensor]) -> None:
         """Add the last hidden states of a launch, behind those of the awaited blocks."""
         for block in self.awaited:
-            self.x += block.of(block.logged.x)
+            if 0 in block.layers:
+                self.x += block.of(block.logged.x)
         self.awaited = []
         self.x += rows
 
@@ -78,18 +108,26 @@ class LoggedSequence:
 class KVLog:
     """The logs of all sequences. Tokens are appended by the runner; events share and shorten what is there.
 
-    `cached[block]` keeps the rows of a cached block until its hash goes, for whoever computed them may be gone before.
+    `cached[block]` keeps the rows of a cached block until its hash goes, for whoever computed them may be gone before;
+    `stored[chunk]` what a chunk of the host tier was given. `dense(tokens)` gives the rows of a sequence that begins
+    with these tokens, for those that are in no block any more.
     """
 
-    def __init__(self, num_layers: int) -> None:
-        self.num_layers = num_layers
+    def __init__(self, cache: CacheConfig, dense: Callable[[Sequence[Token]], LoggedSequence]) -> None:
+        self.num_layers, self.num_groups, self.block_size = cache.num_layers, len(cache.windows), cache.block_size
         self.sequences: dict[str, LoggedSequence] = {}
         self.cached: dict[int, CachedRows] = {}
+        self.stored: dict[int, CachedRows] = {}
+        self._loading: dict[int, CachedRows] = {}  # by device block
+        self._dense = dense
 
     def apply(self, event: Event) -> None:
         match event:
-            case SequenceAdded() | SequenceForked():
+            case SequenceAdded():
                 self.sequences[event.seq_id] = LoggedSequence(self.num_layers)
+            case SequenceForked():
+                parent = self.sequences[event.parent]
+                self.sequences[event.seq_id] = parent.shortened(event.num_skipped * self.block_size)
             case BlockShared():
                 child, parent = self.sequences[event.seq_id], self.sequences[event.parent]
                 first = len(child.x)
@@ -97,30 +135,63 @@ class KVLog:
                     mine += theirs[first : first + len(event.tokens)]
             case BlockCached():
                 start, size = event.logical_block * len(event.tokens), len(event.tokens)
-                rows = slice(start, start + size)
-                self.cached[event.block] = CachedRows(self.sequences[event.seq_id], rows)
-            case BlockHit(computed=False):
-                self.sequences[event.seq_id].awaited.append(self.cached[event.block])
+                place = slice(start, start + size)
+                self.cached[event.block] = CachedRows(self.sequences[event.seq_id], place, self._layers(event.group))
             case BlockHit():
-                kept = self.cached[event.block]
-                for mine, row in zip(self.sequences[event.seq_id].rows(), kept.logged.rows(), strict=True):
-                    mine += kept.of(row)
+                self._adopt(event.seq_id, self.cached[event.block], event.computed)
+            case PrefixSkipped():
+                place, dense = slice(0, len(event.tokens)), self._dense(event.tokens)
+                skipped = CachedRows(dense, place, self._layers(event.group))
+                self._adopt(event.seq_id, skipped, computed=not self.sequences[event.seq_id].awaited)
             case BlockCollapsed():
                 self._collapse(event)
             case BlockEvicted():
                 del self.cached[event.block]
-            case BlockReleased() | BlockFreed():
+            case BlockReleased() | BlockFreed() if event.group:
+                pass  # the tokens go with the blocks of the first group
+            case BlockReleased() | BlockFreed() | DraftsVerified():
                 self.sequences[event.seq_id] = self.sequences[event.seq_id].shortened(event.num_tokens)
             case SequenceFreed():
                 del self.sequences[event.seq_id]
+            case _:
+                self._apply_to_tier(event)
+
+    def _apply_to_tier(self, event: Event) -> None:
+        match event:
+            case TierStoreBegun():
+                self.stored |= {c: self.cached[b] for c, b in zip(event.chunks, event.device_blocks, strict=True)}
+            case TierLoadBegun():
+                self._loading |= {b: self.stored[c] for c, b in zip(event.chunks, event.device_blocks, strict=True)}
+            case BlockLoaded():
+                self.cached[event.block] = self._loading.pop(event.block)
+            case TierEvicted():
+                del self.stored[event.chunk]
+            case TierStoreFailed() | TierStoreAborted():
+                for chunk in event.chunks:
+                    del self.stored[chunk]
+            case TierLoadEnded():
+                for chunk in event.freed:
+                    del self.stored[chunk]
+                for block in event.device_blocks if isinstance(event, TierLoadFailed | TierLoadAborted) else ():
+                    del self._loading[block]
+
+    def _adopt(self, seq_id: str, block: CachedRows, computed: bool) -> None:
+        """Take over what another sequence computed, or will have computed after the next launch."""
+        logged = self.sequences[seq_id]
+        if not computed:
+            logged.awaited.append(block)
+            return
+        for row, other in zip(logged.rows(block.layers), block.logged.rows(block.layers), strict=True):
+            row += block.of(other)
+
+    def _layers(self, group: int | None) -> range:
+        return range(group or 0, self.num_layers, self.num_groups)
 
     def _collapse(self, event: BlockCollapsed) -> None:
         """The sequence's block is now another one, perhaps with other last bits: what it holds is what counts."""
         kept = self.cached[event.target]
-        size = kept.rows.stop - kept.rows.start
-        start = event.logical_block * size
+        start = event.logical_block * self.block_size
         logged = self.sequences[event.seq_id]
-        collapsed = logged.shortened(start)
-        for row, theirs, mine in zip(collapsed.rows(), kept.logged.rows(), logged.rows(), strict=True):
-            row += kept.of(theirs) + mine[start + size :]
-        self.sequences[event.seq_id] = collapsed
+        collapsed = self.sequences[event.seq_id] = logged.shortened(len(logged.x))
+        for row, theirs in zip(collapsed.rows(kept.layers), kept.logged.rows(kept.layers), strict=True):
+            row[start : start + self.block_size] = kept.of(theirs)

@@ -1,4 +1,4 @@
-"""What one launch of the kernels is given, as a serving engine's worker hands it over."""
+"""What one launch of the kernels is given in each group of layers, as a serving engine's worker hands it over."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pagedviz.engine.events import Event, Written
+from pagedviz.engine.events import Event, Write, Written
 from pagedviz.engine.snapshot import Snapshot
 
 NO_SLOT = -1  # of a token that is in the cache already: it asks, and writes nothing
@@ -20,6 +20,7 @@ class LaunchInput:
     block_tables int32 [num_seqs, max_blocks], rows padded with the null block, or with -1 where there is none; seq_lens
     int32 [num_seqs]; query_start_loc int32 [num_seqs + 1]: tokens query_start_loc[i] up to query_start_loc[i + 1] of q
     are sequence i's; slot_mapping int64 [num_tokens]: where each token's K and V go, -1 for nowhere. Made on the CPU.
+    Layers of another group have other tables and slots, and perhaps another `window`.
     """
 
     seq_ids: tuple[str, ...]
@@ -28,6 +29,7 @@ class LaunchInput:
     seq_lens: Tensor
     query_start_loc: Tensor
     slot_mapping: Tensor
+    window: int | None = None
 
     def on(self, device: torch.device) -> "LaunchInput":
         """The same launch, what attention reads of it on `device`; the slots stay, as a store looks at them."""
@@ -44,17 +46,20 @@ class LaunchInput:
         return all(query_len == 1 for query_len in self.query_lens)
 
 
-def launch_input(snapshot: Snapshot, event: Event | None) -> LaunchInput:
-    """The launch that a step makes: `event` is what happened in it, `snapshot` the state after it.
+def launch_input(snapshot: Snapshot, event: Event | None, group: int = 0) -> LaunchInput:
+    """The launch that a step makes in a group's layers: `event` is what happened in it, `snapshot` the state after it.
+
+    Who writes nothing and has no more, or not yet, all that its newest token sees, is left out.
 
     Example: B holds 6 tokens, and A writes its prompt of 3 into slots 28, 29, 30 -> seq_ids (B, A), query_lens (1, 3),
     query_start_loc [0, 1, 4], slot_mapping [-1, 28, 29, 30].
     """
-    written = {write.seq_id: write.slots for write in event.writes} if isinstance(event, Written) else {}
-    seq_ids = tuple(s for s in snapshot.tokens if snapshot.tokens[s] and snapshot.is_resident(s))
+    writes = event.writes if isinstance(event, Written) else ()
+    written = {write.seq_id: slots_of(snapshot, write, group) for write in writes}
+    seq_ids = tuple(s for s in snapshot.tokens if s in written or newest_sees_all(snapshot, s))
     slots = [written.get(s, (NO_SLOT,)) for s in seq_ids]
     query_lens = tuple(map(len, slots))
-    rows = [[block for block in snapshot.block_tables[s] if block is not None] for s in seq_ids]
+    rows = [[block for block in snapshot.tables(group)[s] if block is not None] for s in seq_ids]
     width = max(map(len, rows), default=0)
     padding = -1 if snapshot.null_block is None else snapshot.null_block
     table = [row + [padding] * (width - len(row)) for row in rows]
@@ -64,5 +69,32 @@ def launch_input(snapshot: Snapshot, event: Event | None) -> LaunchInput:
         block_tables=torch.tensor(table, dtype=torch.int32).view(len(seq_ids), width),
         seq_lens=torch.tensor([snapshot.seq_len(s) for s in seq_ids], dtype=torch.int32),
         query_start_loc=torch.tensor([0, *itertools.accumulate(query_lens)], dtype=torch.int32),
-        slot_mapping=torch.tensor([slot for group in slots for slot in group], dtype=torch.int64),
+        slot_mapping=torch.tensor([slot for row in slots for slot in row], dtype=torch.int64),
+        window=snapshot.windows[group],
     )
+
+
+def slots_of(snapshot: Snapshot, write: Write, group: int) -> tuple[int, ...]:
+    """Where a write's tokens go in a group's layers: an event tells it for the first group, the tables for all."""
+    if group == 0:
+        return write.slots
+    row, size = snapshot.tables(group)[write.seq_id], snapshot.block_size
+    positions = range(write.position, write.position + len(write.tokens))
+    blocks = [row[position // size] for position in positions]
+    return tuple(b * size + p % size for b, p in zip(blocks, positions, strict=True) if b is not None)
+
+
+def newest_sees_all(snapshot: Snapshot, seq_id: str) -> bool:
+    """Is all that the newest token sees in a block on the device, in every group?
+
+    It is not before a hit prefix is named in all groups, nor when what only the token to come does not see is let go.
+    """
+    last, size = snapshot.seq_len(seq_id) - 1, snapshot.block_size
+    if last < 0 or not snapshot.is_resident(seq_id):
+        return False
+    for window, tables in zip(snapshot.windows, snapshot.all_tables, strict=True):
+        first = 0 if window is None else max(0, last - window + 1)
+        row = tables[seq_id]
+        if len(row) <= last // size or snapshot.null_block in row[first // size : last // size + 1]:
+            return False
+    return True

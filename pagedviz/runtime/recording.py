@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from pagedviz.engine import replay
 from pagedviz.engine.events import Event, Written
 from pagedviz.engine.history import KEY_FRAME, History
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import Happening
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import LoggedSequence
+from pagedviz.runtime.launch_input import slots_of
 from pagedviz.scenario import Op, Scenario
 
 FRAME_BYTES = 64 * 2**20  # of copies of the cache that are kept on the way; without room for them all is played again
@@ -79,25 +81,28 @@ class Recording:
             frame = max((at for at in self._frames if at <= index), default=0)
             self._kv = self._frames[frame].clone() if frame else KVCache(self._scenario.cache, self._device)
             self._index = frame
+        snapshot = self._history.at(self._index)
         while self._index < index:
             event = self._history.events[self._index]
+            snapshot = replay.apply(snapshot, event)
             self._index += 1
-            self._kv.apply(event)
+            self._kv.apply(event, snapshot.cached)
             if isinstance(event, Written):
-                self._store(self._kv, event)
+                self._store(self._kv, event, snapshot)
             new = self._index % KEY_FRAME == 0 and self._index not in self._frames
             if new and (len(self._frames) + 1) * self._kv.num_bytes <= FRAME_BYTES:
                 self._frames[self._index] = self._kv.clone()
         self._kv.settle()
         return self._kv
 
-    def _store(self, kv: KVCache, event: Written) -> None:
+    def _store(self, kv: KVCache, event: Written, snapshot: Snapshot) -> None:
+        groups = len(snapshot.windows)
         for write in event.writes:
-            logged = self._log(write.seq_id, self._index)
+            logged, slots = self._log(write.seq_id, self._index), [slots_of(snapshot, write, g) for g in range(groups)]
             rows = slice(write.position, write.position + len(write.slots))
             for layer in range(self._scenario.cache.num_layers):
                 k, v = torch.stack(logged.k[layer][rows]), torch.stack(logged.v[layer][rows])
-                kv.store(layer, k, v, write.slots)
+                kv.store(layer, k, v, slots[layer % groups])
 
     def _log(self, seq_id: str, index: int) -> LoggedSequence:
         kept = self._logs[seq_id]

@@ -22,6 +22,7 @@ class ToyModel:
         drawn = dense_model.weights(cache, seed)
         self.layers = [{name: self._tensor(weight) for name, weight in layer.items()} for layer in drawn.layers]
         self.head = self._tensor(drawn.head)
+        self.windows = dense_model.windows(cache)
         exponents = -torch.arange(0, cache.head_dim, 2, device=device) / cache.head_dim
         self.frequencies = dense_model.ROTARY_BASE**exponents
 

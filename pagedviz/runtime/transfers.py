@@ -16,12 +16,12 @@ import kernels
 
 
 class Transfers:
-    """Spills and reloads the blocks of `device`, [num_slabs, num_blocks, block_size, num_kv_heads, head_dim].
+    """Moves and copies the blocks of `device`, [num_slabs, num_blocks, block_size, num_kv_heads, head_dim].
 
     A slab is K or V of one layer: a block is moved in all slabs at once. `host` is the same on the host, with
     num_host_blocks blocks, all slabs of a block side by side, and pinned where a GPU is to reach it. `poison`, if any,
-    fills it at first, then what a spill leaves behind on the device and a reload on the host. A call serves the stream
-    that is current when it is made.
+    fills it at first, then what a spill leaves behind on the device and a reload on the host; a store and a load leave
+    behind what they copied. A call serves the stream that is current when it is made.
     """
 
     def __init__(self, device: Tensor, num_host_blocks: int, poison: float | None = None) -> None:
@@ -39,26 +39,22 @@ class Transfers:
 
     def spill(self, blocks: Sequence[int], host_blocks: Sequence[int]) -> None:
         """Take each block to a host block. The blocks are free again as soon as they have been gathered."""
-        with self._beside():
-            pairs = sorted(zip(host_blocks, blocks, strict=True))
-            packed = kernels.gather_blocks(self._flat(), self._rows([block for _, block in pairs]))
-            if self.poison is not None:
-                for block in blocks:
-                    self.device[:, block] = self.poison
-            self._mark(blocks)
-            for memory, part in self._side_by_side([block for block, _ in pairs], packed):
-                memory.copy_(part, non_blocking=True)
+        self._out(blocks, host_blocks, leaves=True)
+
+    def store(self, blocks: Sequence[int], host_blocks: Sequence[int]) -> None:
+        """Copy each block to a host block, and leave it as it is."""
+        self._out(blocks, host_blocks, leaves=False)
 
     def reload(self, host_blocks: Sequence[int], blocks: Sequence[int]) -> None:
         """Bring each host block back into a block. The next spill may overwrite the host blocks."""
         with self._beside():
-            pairs = sorted(zip(host_blocks, blocks, strict=True))
-            packed = self.device.new_empty(len(blocks) * len(self.device), *self.device.shape[2:])
-            for memory, part in self._side_by_side([block for block, _ in pairs], packed):
-                part.copy_(memory, non_blocking=True)
-            kernels.scatter_blocks(self._flat(), self._rows([block for _, block in pairs]), packed)
-            self._mark(blocks)
+            self._back(host_blocks, blocks)
             self._poison_host(host_blocks)
+
+    def load(self, host_blocks: Sequence[int], blocks: Sequence[int]) -> None:
+        """Copy each host block into a block, and leave it as it is."""
+        with self._beside():
+            self._back(host_blocks, blocks)
 
     def forget(self, host_blocks: Sequence[int]) -> None:
         """Poison host blocks that nobody owns any more, after whatever still copies from or to them."""
@@ -76,6 +72,25 @@ class Transfers:
         """Make the CPU wait until host memory is as it should be: before it reads any of it."""
         if self.stream is not None:
             self.stream.synchronize()
+
+    def _out(self, blocks: Sequence[int], host_blocks: Sequence[int], leaves: bool) -> None:
+        with self._beside():
+            pairs = sorted(zip(host_blocks, blocks, strict=True))
+            packed = kernels.gather_blocks(self._flat(), self._rows([block for _, block in pairs]))
+            if leaves and self.poison is not None:
+                for block in blocks:
+                    self.device[:, block] = self.poison
+            self._mark(blocks)
+            for memory, part in self._side_by_side([block for block, _ in pairs], packed):
+                memory.copy_(part, non_blocking=True)
+
+    def _back(self, host_blocks: Sequence[int], blocks: Sequence[int]) -> None:
+        pairs = sorted(zip(host_blocks, blocks, strict=True))
+        packed = self.device.new_empty(len(blocks) * len(self.device), *self.device.shape[2:])
+        for memory, part in self._side_by_side([block for block, _ in pairs], packed):
+            part.copy_(memory, non_blocking=True)
+        kernels.scatter_blocks(self._flat(), self._rows([block for _, block in pairs]), packed)
+        self._mark(blocks)
 
     def _beside(self) -> AbstractContextManager[object]:
         """Launch what is inside on the transfer stream, after all that the current stream was given before.

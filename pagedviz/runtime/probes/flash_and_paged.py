@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 import kernels
 from pagedviz import probe
 from pagedviz.runtime.kv_log import TOLERANCE
-from pagedviz.runtime.probes.newest import Newest, newest, whole_number
+from pagedviz.runtime.probes.newest import Newest, must_see_all, newest, whole_number
 from pagedviz.runtime.recording import Moment
 from pagedviz.scenario import RANGES
 
@@ -18,6 +18,7 @@ from pagedviz.scenario import RANGES
 def answer(asked: probe.FlashAndPaged, moment: Moment) -> dict[str, Any]:
     """What m and l were after each turn of either loop, and how far apart they and the outputs are."""
     at = newest(moment, asked.seq_id, asked.layer, asked.head)
+    must_see_all(at)
     whole_number("tile", asked.tile, *RANGES["block_size"])
     tiles = torch.arange(-(-at.seq_len // asked.tile), dtype=torch.int32, device=at.q.device)
     k, v = (_side_by_side(cache, at, asked.tile) for cache in (at.k_cache, at.v_cache))

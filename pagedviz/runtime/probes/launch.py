@@ -8,8 +8,10 @@ from pagedviz.runtime.recording import Moment
 
 
 def answer(asked: probe.Launch, moment: Moment) -> dict[str, Any]:
-    """The step's launch: which kernel, and its index tensors as nested lists."""
-    launch = launch_input(moment.snapshot, moment.event)
+    """The step's launch: which kernel, and its index tensors as nested lists, those of the first group of layers; in
+    "groups" the tables and slots of each."""
+    groups = [launch_input(moment.snapshot, moment.event, group) for group in range(len(moment.snapshot.windows))]
+    launch = groups[0]
     return {
         "kernel": "paged_decode" if launch.is_decode else "paged_prefill",
         "block_size": moment.snapshot.block_size,
@@ -19,4 +21,12 @@ def answer(asked: probe.Launch, moment: Moment) -> dict[str, Any]:
         "seq_lens": launch.seq_lens.tolist(),
         "query_start_loc": launch.query_start_loc.tolist(),
         "slot_mapping": launch.slot_mapping.tolist(),
+        "groups": [
+            {
+                "window": group.window,
+                "block_tables": group.block_tables.tolist(),
+                "slot_mapping": group.slot_mapping.tolist(),
+            }
+            for group in groups
+        ],
     }

@@ -5,13 +5,14 @@ from typing import Any
 import kernels
 from pagedviz import probe
 from pagedviz.runtime.kv_log import TOLERANCE
-from pagedviz.runtime.probes.newest import newest, whole_number
+from pagedviz.runtime.probes.newest import must_see_all, newest, whole_number
 from pagedviz.runtime.recording import Moment
 
 
 def answer(asked: probe.LazyRescale, moment: Moment) -> dict[str, Any]:
     """m and l after each turn, of the plain loop too, rescales done and skipped, the distance from dense attention."""
     at = newest(moment, asked.seq_id, asked.layer, asked.head)
+    must_see_all(at)
     whole_number("sharpness", asked.sharpness, 1, 64)
     whole_number("threshold", asked.threshold, 0, 100)
     scale = asked.sharpness * at.q.shape[1] ** -0.5

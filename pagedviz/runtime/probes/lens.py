@@ -83,6 +83,7 @@ def lens_answer(asked: probe.Lens, at: Newest) -> dict[str, Any]:
         at.v_cache[:, :, of_kv_head],
         at.block_table[None],
         torch.tensor([at.seq_len], dtype=torch.int32, device=at.q.device),
+        window=at.window,
         num_splits=num_splits,
     )
     lens = type(lens)(*(buffer[0].cpu() for buffer in lens))
@@ -109,7 +110,7 @@ def lens_answer(asked: probe.Lens, at: Newest) -> dict[str, Any]:
         lse, out = lens.lse[split, in_group], lens.partial[split, in_group]
         splits.append({"split": split, "turns": turns, "lse": plain(lse), "out": plain(out)})
 
-    dense = dense_row(at.q[at.head], at.k[:, at.kv_head], at.v[:, at.kv_head])
+    dense = dense_row(at.q[at.head], at.k[:, at.kv_head], at.v[:, at.kv_head], at.window)
     max_error = float((lens.out[in_group].double() - dense["out"]).abs().max())
     return {
         "seq_id": asked.seq_id,
@@ -119,6 +120,7 @@ def lens_answer(asked: probe.Lens, at: Newest) -> dict[str, Any]:
         "num_splits": num_splits,
         "block_size": at.block_size,
         "seq_len": at.seq_len,
+        "window": at.window,
         "lanes": lens.position.shape[-1],
         "scale": plain(head_dim**-0.5),
         "splits": splits,
@@ -133,10 +135,15 @@ def lens_answer(asked: probe.Lens, at: Newest) -> dict[str, Any]:
     }
 
 
-def dense_row(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Tensor]:
-    """Attend over keys and values that lie side by side, float64: q [head_dim], k and v [seq_len, head_dim]."""
+def dense_row(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> dict[str, Tensor]:
+    """Attend over keys and values that lie side by side, float64: q [head_dim], k and v [seq_len, head_dim].
+
+    What is before the window scores minus infinity.
+    """
     q, k, v = (x.cpu().double() for x in (q, k, v))
     scores = k @ q * (len(q) ** -0.5 * math.log2(math.e))
+    if window is not None:
+        scores[:-window] = -math.inf
     m = scores.amax()
     unscaled = torch.exp2(scores - m)
     weights = unscaled / unscaled.sum()

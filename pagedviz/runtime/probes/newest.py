@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pagedviz.runtime.launch_input import newest_sees_all
 from pagedviz.runtime.recording import Moment
 
 
@@ -18,8 +19,8 @@ class Newest:
     """A sequence's newest query and all that it may read, in one layer.
 
     q [num_heads, head_dim]; k_cache, v_cache [num_blocks, block_size, num_kv_heads, head_dim]; block_table int32
-    [num_blocks of the sequence]; k, v [seq_len, num_kv_heads, head_dim] from the plain log; `kv_head` is the one that
-    `head` reads.
+    [num_blocks of the sequence]; k, v [seq_len, num_kv_heads, head_dim] from the plain log, of which it sees the newest
+    `window`, or all; `kv_head` is the one that `head` reads.
     """
 
     head: int
@@ -30,6 +31,7 @@ class Newest:
     block_table: Tensor
     k: Tensor
     v: Tensor
+    window: int | None = None
 
     @property
     def seq_len(self) -> int:
@@ -51,20 +53,34 @@ def newest(moment: Moment, seq_id: str, layer: int, head: int) -> Newest:
         raise Refused(f"{seq_id} has no token yet at this step, so no kernel runs over it.")
     if not state.is_resident(seq_id):
         raise Refused(f"{seq_id} is not on the device at this step, and a kernel runs over resident sequences only.")
+    if not newest_sees_all(state, seq_id):
+        raise Refused(
+            f"At this step some of what {seq_id}'s newest token sees is in none of its blocks: only the token to come "
+            "can be computed."
+        )
     whole_number("layer", layer, 0, cache.num_layers - 1)
     whole_number("head", head, 0, cache.num_heads - 1)
     logged, seq_len = moment.log[seq_id], state.seq_len(seq_id)
     k, v = logged.stacked_kv(layer, seq_len)
+    group = layer % len(state.windows)
+    k_cache, v_cache = moment.kv.of_layer(layer)
     return Newest(
         head=head,
         kv_head=head // (cache.num_heads // cache.num_kv_heads),
         q=logged.q[layer][seq_len - 1],
-        k_cache=moment.kv.k[layer],
-        v_cache=moment.kv.v[layer],
-        block_table=torch.tensor(state.block_tables[seq_id], dtype=torch.int32, device=k.device),
+        k_cache=k_cache,
+        v_cache=v_cache,
+        block_table=torch.tensor(state.tables(group)[seq_id], dtype=torch.int32, device=k.device),
         k=k,
         v=v,
+        window=state.windows[group],
     )
+
+
+def must_see_all(at: Newest) -> None:
+    """Raise Refused where the layer has a window: for what is told of the whole sequence."""
+    if at.window is not None:
+        raise Refused(f"This layer sees only the newest {at.window} tokens; this is asked of layers that see all.")
 
 
 def whole_number(name: str, value: Any, low: int, high: int) -> None:

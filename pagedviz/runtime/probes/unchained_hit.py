@@ -20,6 +20,8 @@ def answer(asked: probe.UnchainedHit, moment: Moment) -> dict[str, Any]:
     """
     state, config = moment.snapshot, moment.scenario.cache
     at, other = newest(moment, asked.seq_id, 0, 0), newest(moment, asked.other, 0, 0)
+    if state.windows != (None,):
+        raise Refused("A wrong hit is shown where all layers are one group and see all tokens; here they are not.")
     first = _first_behind(asked, moment)
     own, block = (int(row.block_table[asked.logical_block]) for row in (at, other))
     found = slice(first - at.block_size, first)
