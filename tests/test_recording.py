@@ -1,5 +1,7 @@
 """A recording gives back every earlier state of a run: tables, logs, and the very bits of K and V."""
 
+from dataclasses import replace
+
 import pytest
 
 from pagedviz import probe
@@ -8,7 +10,20 @@ from pagedviz.probe import Probe
 from pagedviz.runtime import recording
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.runner import Runner
-from pagedviz.scenario import Add, Append, Fork, Free, Op, Reload, Spill
+from pagedviz.scenario import (
+    Add,
+    Append,
+    CacheConfig,
+    Draft,
+    EndTransfer,
+    Fork,
+    Free,
+    Load,
+    Op,
+    Reload,
+    Spill,
+    Verify,
+)
 from tests.runner_cases import TINY, same_bits
 
 OPS: tuple[Op, ...] = (
@@ -25,16 +40,38 @@ OPS: tuple[Op, ...] = (
 )
 
 
+WORDS = tuple("abcdefg")
+DRAFTS = (Draft("A", 2, ("x", 7)), Verify("A"))
+# Windows and groups with drafts and a hit; and the host tier.
+OTHERS: tuple[tuple[CacheConfig, tuple[Op, ...]], ...] = (
+    (
+        replace(TINY, num_blocks=24, profile="vllm-v1", prefix_caching=True, groups=(None, 4)),
+        (Add("A", WORDS), *DRAFTS, Append("A", ("h",)), Free("A"), Add("B", (*WORDS, "i"))),
+    ),
+    (
+        replace(TINY, profile="vllm-v1", prefix_caching=True, host_chunks=4),
+        (
+            Add("A", WORDS[:4]),
+            Free("A"),
+            Add("B", tuple("zyxwvutsrqpo")),
+            Free("B"),
+            Load(WORDS),
+            EndTransfer(3, "fail"),
+        ),
+    ),
+)
+
+
 def memory(kv):
-    return [kv.k, kv.v, kv.host_k, kv.host_v]
+    return [kv.k, kv.v, kv.host_k, kv.host_v, kv.chunk_k, kv.chunk_v]
 
 
-def played():
+def played(cache=TINY, ops=OPS):
     """A runner, and after each of its states a copy of everything that it held."""
-    runner = Runner(TINY, 0)
+    runner = Runner(cache, 0)
     runner.check_start()
     states = [([tensor.clone() for tensor in memory(runner.kv)], {}, runner.player.base)]
-    for op in OPS:
+    for op in ops:
         for happening, check in runner.perform(op):
             assert check.ok
             logged = {s: [len(log.x), *log.q[1]] for s, log in runner.log.sequences.items()}
@@ -60,6 +97,15 @@ def test_every_state_can_be_had_again_in_any_order(monkeypatch, key_frame, room)
         for seq_id, (length, *queries) in logged.items():
             assert snapshot.seq_len(seq_id) == length or not snapshot.tokens[seq_id]
             assert same_bits(moment.log[seq_id].q[1][: len(queries)], queries)
+
+
+@pytest.mark.parametrize(("cache", "ops"), OTHERS, ids=["groups and drafts", "host tier"])
+def test_windows_groups_drafts_and_chunks_can_be_had_again(cache, ops):
+    runner, states = played(cache, ops)
+    for index in (*range(0, len(states), 4), len(states) - 1):
+        moment = runner.recording.at(index)
+        assert moment.snapshot == states[index][2]
+        assert same_bits(memory(moment.kv), states[index][0])
 
 
 def test_frame_is_copied_once_however_often_it_is_passed(monkeypatch):

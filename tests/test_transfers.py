@@ -5,13 +5,23 @@ it would be too early, and the numbers would tell. Where the CPU itself must wai
 """
 
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import kernels
 from kernels import launch
-from pagedviz.engine.events import BlockCopied, BlockFreed, BlockReloaded, BlockSpilled
+from pagedviz.engine.events import BlockCopied, BlockEvicted, BlockFreed, BlockReloaded, BlockSpilled
+from pagedviz.engine.tier_events import (
+    TierEvicted,
+    TierLoadBegun,
+    TierLoadFailed,
+    TierLoadFinished,
+    TierStoreAborted,
+    TierStoreBegun,
+    TierStoreFinished,
+)
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.transfers import Transfers
 from pagedviz.scenario import Add, CacheConfig, Reload, Spill
@@ -234,7 +244,9 @@ def test_caches_freed_in_flight_are_not_given_away_before_the_copy_has_read_them
 
 # --- the cache's events ---
 
-CONFIG = CacheConfig(num_blocks=BLOCKS, block_size=4, host_blocks=HOST_BLOCKS, num_layers=2, num_kv_heads=2, head_dim=8)
+CONFIG = CacheConfig(
+    num_blocks=BLOCKS, block_size=4, host_blocks=HOST_BLOCKS, num_layers=2, num_kv_heads=2, head_dim=8, host_chunks=3
+)
 
 
 def cache_that_holds(holds):
@@ -247,8 +259,9 @@ def cache_that_holds(holds):
     return cache
 
 
-def numbers(cache):
-    """The number that each block of the device and of the host holds everywhere in K, negated in V; None for poison."""
+def numbers(cache, chunks=False):
+    """The number that each block of the device and of the host, or its chunk, holds everywhere in K, negated in V; None
+    for poison."""
     cache.transfers.claim()
     cache.transfers.wait_for_host()
 
@@ -258,7 +271,8 @@ def numbers(cache):
         assert torch.equal(k, -v)
         return k.unique().item()
 
-    sides = (cache.k.cpu(), cache.v.cpu()), (cache.host_k, cache.host_v)
+    host = (cache.chunk_k, cache.chunk_v) if chunks else (cache.host_k, cache.host_v)
+    sides = (cache.k.cpu(), cache.v.cpu()), host
     return [[number(k[:, i], v[:, i]) for i in range(k.shape[1])] for k, v in sides]
 
 
@@ -308,6 +322,40 @@ def test_a_block_is_reloaded_and_freed_at_once(holds):
     assert numbers(cache) == [[1, 2, None, None, None, 6], [None] * 4]
 
 
+@rehearsed
+def test_a_block_is_stored_and_given_to_others_at_once(holds):
+    cache = cache_that_holds(holds)
+    cache.apply(TierStoreBegun(1, ("x", "y"), (2, 3), (1, 0)))
+    cache.apply(TierStoreFinished(1, ("x", "y"), (2, 3), (1, 0), (0, None)), cached={2, 3})
+    cache.apply(BlockEvicted(2, "x", 0, "a test"))
+    holds.let_go()
+    assert numbers(cache, chunks=True) == [[1, 2, None, 4, 5, 6], [4, 3, None]]
+    assert numbers(cache)[1] == [None] * 4
+
+
+@rehearsed
+def test_a_block_is_loaded_and_its_chunk_evicted_at_once(holds):
+    cache = cache_that_holds(holds)
+    cache.apply(TierStoreBegun(1, ("x",), (2,), (1,)))
+    cache.apply(TierLoadBegun(2, ("x",), (5,), (1,)))
+    cache.apply(TierLoadFinished(2, ("x",), (5,), (1,)))
+    cache.apply(TierEvicted("x", 1))
+    holds.let_go()
+    assert numbers(cache, chunks=True) == [[1, 2, 3, 4, 5, 3], [None] * 3]
+
+
+@rehearsed
+def test_what_ends_without_its_block_having_a_hash_is_poisoned(holds):
+    cache = cache_that_holds(holds)
+    cache.apply(TierStoreBegun(1, ("x", "y"), (2, 3), (0, 1)))
+    cache.apply(TierStoreAborted(1, ("x", "y"), (2, 3), (0, 1), (0, None)))  # block 2 lost its hash, 3 is in use
+    cache.apply(TierStoreBegun(2, ("z",), (4,), (0,)))
+    cache.apply(TierLoadBegun(3, ("z",), (5,), (0,)))
+    cache.apply(TierLoadFailed(3, ("z",), (5,), (0,), (0,), freed=(0,)))
+    holds.let_go()
+    assert numbers(cache, chunks=True) == [[1, 2, None, 4, 5, None], [None] * 3]
+
+
 @pytest.mark.parametrize("where", ["device", "host"])
 @rehearsed
 def test_a_block_is_read_at_once_wherever_it_is(holds, where):
@@ -317,14 +365,11 @@ def test_a_block_is_read_at_once_wherever_it_is(holds, where):
         cache.apply(reloaded(1, 4))
     rows = ((4,), (None,)) if where == "device" else ((None,), (1,))
 
-    class Snapshot:
-        block_tables, host_tables = {"A": rows[0]}, {"A": rows[1]}
-
-        def seq_len(self, seq_id):
-            return 3
-
+    snapshot = SimpleNamespace(
+        host_tables={"A": rows[1]}, tables=lambda group: {"A": rows[0]}, seq_len=lambda seq_id: 3
+    )
     holds.let_go_soon()
-    k, v = cache.read(Snapshot(), "A")
+    k, v = cache.read(snapshot, "A")
     assert k.shape == v.shape == (2, 3, 2, 8)
     assert (k == 3).all()
     assert (v == -3).all()
