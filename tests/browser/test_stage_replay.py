@@ -1,5 +1,6 @@
 """The stage's replay is the engine's: after every event of real runs it knows just what the engine's snapshot says."""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,6 +8,9 @@ import pytest
 pytestmark = pytest.mark.browser
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
+from pagedviz.engine.events import Event  # noqa: E402
+from pagedviz.ui import stage  # noqa: E402
+from tests import run_cases  # noqa: E402
 from tests.browser import serving_cases, stage_demo  # noqa: E402
 from tests.browser.replay_check import expected, replayed  # noqa: E402
 
@@ -45,6 +49,17 @@ def test_requests_are_replayed(browser: Any, name: str) -> None:
     scenario = stage_demo.scenario_of(name)
     player, happenings = stage_demo.play(scenario.cache, scenario.ops)
     compare(browser, player.base, happenings)
+
+
+def test_runs_in_which_every_event_happens_are_replayed(browser: Any) -> None:
+    for run in run_cases.RUNS:
+        happenings = run_cases.happenings(run)
+        compare(browser, happenings[0].before, happenings)
+
+
+def test_every_event_has_an_icon_and_a_word() -> None:
+    icons = (stage.HERE / "icons.js").read_text(encoding="utf-8")
+    assert set(re.findall(r"^  (\w+): \{ word: \"\w", icons, flags=re.MULTILINE)) == set(Event.kinds)
 
 
 def test_a_snapshot_in_the_middle_is_as_good_a_start(browser: Any) -> None:
