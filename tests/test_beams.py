@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from pagedviz.engine import beams
-from pagedviz.engine.errors import DuplicateSequence, ForkUnsupported, NeverFits, TooWide
+from pagedviz.engine.errors import DuplicateSequence, ForkUnsupported, NeverFits, OverBudget, TooWide
 from pagedviz.engine.limits import Limits
 from tests.request_cases import WatchedScheduler, values
 
@@ -146,6 +146,22 @@ def test_what_can_never_run_is_refused_at_once():
     with pytest.raises(ForkUnsupported):
         WatchedScheduler(20).submit("A", PROMPT, 3, samples=2)
     assert scheduler.requests == {}
+
+
+def test_a_group_that_could_not_be_computed_again_at_once_is_refused():
+    """Three samples of five tokens are computed again by a launch of 12, after their prompt."""
+    scheduler = v0(30, limits=Limits(max_num_batched_tokens=11))
+    with pytest.raises(OverBudget, match="may grow to 12 tokens"):
+        scheduler.submit("A", PROMPT, 5, samples=3)
+    scheduler.submit("B", PROMPT, 4, samples=3)
+
+
+def test_a_group_waits_where_the_budget_has_too_little_for_all_of_it():
+    scheduler = v0(30, limits=Limits(max_num_batched_tokens=3), chunking="split", batching="running_first")
+    scheduler.submit("B", ["b"], 9)
+    scheduler.submit("A", ["a"], 4, samples=3)
+    scheduler.step()
+    assert scheduler.step() == {"B": 1}
 
 
 def test_names_of_the_sequences_are_taken_with_the_request():

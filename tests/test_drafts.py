@@ -2,7 +2,7 @@
 
 import pytest
 
-from pagedviz.engine.errors import DraftsPending, NeverFits
+from pagedviz.engine.errors import DraftsPending, NeverFits, NoFreeBlocks
 from pagedviz.engine.speculation import Speculation
 from tests.engine_cases import Watched, refused
 from tests.request_cases import WatchedScheduler, generated
@@ -87,6 +87,17 @@ def test_drafts_that_find_no_block_are_refused_whole():
     cache.add("a", range(9))
     with refused(cache, NeverFits, seq_id="a", needed=4, total=3):
         cache.draft("a", "next", [1, 2, 3])
+
+
+def test_who_waits_to_be_verified_is_not_spilled_for_others():
+    cache = Watched(6, profile="vllm-v0", auto_spill=True, host_blocks=2)
+    cache.add("a", range(4))
+    cache.add("b", range(8))
+    cache.draft("a", "next", [1])
+    cache.engine_step += 1
+    cache.append("b", [1])
+    with refused(cache, NoFreeBlocks, seq_id="c", needed=2, free=1, total=6):
+        cache.add("c", range(8))
 
 
 @pytest.mark.parametrize("publish", ["when_scheduled", "when_written"])

@@ -130,8 +130,10 @@ def test_a_load_takes_no_block_that_the_same_prompt_hits():
     cache = stored(host_chunks=6)
     cache.add("b", PROMPT[:5])
     cache.free("b")
+    cache.add("c", [f"c{i}" for i in range(16)])
+    cache.free("c")
     hit = cache.longest_prefix([*PROMPT, "x"])
-    assert len(hit) == 1
+    assert hit == cache.free_blocks[:1]
     cache.load([*PROMPT, "x"])
     assert not set(hit) & set(cache.snapshot().pinned)
     cache.finish_transfers()
@@ -194,6 +196,40 @@ def test_the_second_use_stores_and_the_first_does_not():
     assert chunks(cache) == {}
     cache.add("b", PROMPT[:9])
     assert [e.device_blocks for e in cache.events if e.kind == "TierStoreBegun"] == [(1,), (2,)]
+
+
+def test_a_failed_store_gets_its_next_chance_with_the_next_hit():
+    cache = tiered(host_write="write_through", num_blocks=8)
+    cache.add("a", range(4))
+    cache.end_transfer(1, "fail")
+    cache.append("a", [4])
+    assert not cache.is_transferring
+    cache.add("b", range(5))
+    assert cache.is_transferring
+
+
+def test_what_is_hit_before_it_is_filled_is_stored_after():
+    scheduler = WatchedScheduler(12, host_chunks=8, host_write="on_second_hit")
+    for name in "AB":
+        scheduler.submit(name, range(5), 2)
+    scheduler.step()
+    kinds = [event.kind for event in scheduler.events]
+    assert kinds.index("BlockHit") < kinds.index("BatchWritten") < kinds.index("TierStoreBegun")
+
+
+def test_blocks_that_were_held_come_back_to_their_place_by_last_use():
+    cache = tiered(num_blocks=8, free_order="least_recent_first")
+    cache.add("a", range(4))
+    cache.engine_step = 2
+    cache.add("b", range(10, 14))
+    cache.engine_step = 3
+    cache.append("a", [4])
+    cache.store("a")
+    a, b = (cache.table[name][0] for name in "ab")
+    for name in "ab":
+        cache.free(name)
+    cache.finish_transfers()
+    assert cache.free_blocks.index(b) < cache.free_blocks.index(a)
 
 
 def test_a_chain_loses_its_tail_first():
@@ -261,3 +297,12 @@ def test_a_request_whose_load_fails_computes_all():
     scheduler.step()
     scheduler.manager.end_transfer(scheduler.manager.tier.transfers[0].transfer_id, "fail")
     assert scheduler.step() == {"B": 13}
+
+
+def test_one_load_serves_all_who_wait_for_it():
+    scheduler = served()
+    for name in "BC":
+        scheduler.submit(name, [*PROMPT, "x"], 2)
+    scheduler.step()
+    assert [event.kind for event in scheduler.events].count("TierLoadBegun") == 1
+    assert set(scheduler.step()) == {"B", "C"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pagedviz.engine.errors import NeverFits, SeveralTables
+from pagedviz.engine.errors import NeverFits, NoFreeBlocks, SeveralTables
 from pagedviz.engine.limits import Limits
 from pagedviz.engine.windows import agreed_prefix, below_window, most_blocks, window_and_two_blocks
 from tests.engine_cases import Watched, refused
@@ -143,6 +143,92 @@ def test_a_long_prompt_in_chunks_is_admitted_to_a_pool_that_holds_its_window():
     assert windowed.requests["A"].output
 
 
+def test_a_window_of_one_token_may_let_go_of_a_block_before_it_gets_its_hash():
+    """Accepted drafts fill it; where hashes are given when tokens are scheduled, it is gone by then."""
+    cache = Watched(9, profile="vllm-v1", windows=[1], prefix_caching=True)
+    cache.add("p", range(5))
+    cache.draft("p", 5, [6, 7])
+    cache.write(["p"])
+    cache.verify("p", 2)
+    cache.append("p", [8])
+    assert cache.table["p"][:2] == [0, 0]
+    assert 0 not in cache.cached
+
+
+def v0(num_blocks: int, window: int, **settings) -> Watched:
+    settings = {"window_release": "below_window"} | settings
+    return Watched(num_blocks, profile="vllm-v0", windows=[window], **settings)
+
+
+def test_a_block_that_leaves_one_window_of_two_gives_no_room():
+    cache = v0(5, 4)
+    cache.add("p", range(8))
+    cache.fork("p", "c")
+    cache.append("p", [8])
+    assert len(cache.free_blocks) == 1
+    cache.append("c", [9])
+    cache.append("p", [10, 11, 12])
+    shared = cache.table["p"][1]
+    assert cache.ref_counts[shared] == 2
+    # Both would let go of it in time; p alone frees nothing by it.
+    with refused(cache, NoFreeBlocks, seq_id="p", needed=2, free=1, total=4):
+        cache.append("p", [13] * 5)
+
+
+def test_a_long_sequence_is_not_said_never_to_fit_where_its_window_does():
+    cache = Watched(6, profile="vllm-v1", windows=[4])
+    cache.add("p", range(4))
+    for token in range(4, 32):
+        cache.append("p", [token])
+    cache.add("q", range(12))
+    with refused(cache, NoFreeBlocks, seq_id="p", needed=2, free=1, total=5):
+        cache.append("p", [32] * 5)
+
+
+def test_the_null_block_that_is_still_to_be_taken_is_counted():
+    cache = v0(4, 4)
+    cache.add("p", range(4))
+    cache.add("q", range(7))
+    with refused(cache, NoFreeBlocks, seq_id="p", needed=2, free=1, total=3):
+        cache.append("p", [4])
+
+
+def test_a_hit_that_skips_needs_the_null_block():
+    cache = v0(4, 4, prefix_caching=True)
+    cache.add("p", range(9))
+    cache.free("p")
+    hit = cache.longest_prefix(range(9))[1]
+    cache.add("other", ["x"])
+    # The window sees one of the two cached blocks; one more is computed, and one becomes the null block.
+    with refused(cache, NoFreeBlocks, seq_id="q", needed=4, free=3, total=3):
+        cache.add("q", range(13))
+    cache.add("q", range(9))
+    assert cache.free_blocks == []
+    assert cache.table["q"][1] == hit
+
+
+@pytest.mark.parametrize("first", ["hit", "other"])
+def test_the_null_block_is_none_that_the_same_prompt_hits(first):
+    cache = v0(6, 4, prefix_caching=True, free_order="end_of_queue")
+    cache.add("p", range(9))
+    cache.free("p")
+    if first == "hit":
+        cache.add("other", list("xyzxyzxyzxyz"))
+        cache.free("other")
+    hit = cache.longest_prefix(range(9))[1]
+    cache.add("q", range(9))
+    assert cache.table["q"][:2] == [cache.null_block, hit]
+
+
+def test_a_forked_sequence_publishes_what_it_holds():
+    cache = v0(12, 4, prefix_caching=True)
+    cache.add("p", range(8))
+    cache.append("p", [8])
+    cache.fork("p", "c")
+    cache.append("c", [9, 10, 11])
+    assert (8, 9, 10, 11) in {entry.tokens for entry in cache.snapshot().cached.values()}
+
+
 # --- groups ---
 
 
@@ -175,6 +261,13 @@ def test_equal_tokens_in_another_group_are_no_hit():
     cache.add("q", range(5))
     assert cache.snapshot().block_tables["q"][0] == first
     assert cache.snapshot().group_tables[0]["q"][0] == second
+
+
+def test_groups_that_hold_the_same_tokens_are_not_collapsed_into_one():
+    cache = Watched(20, profile="sglang", windows=[None, 8], prefix_caching=True)
+    cache.add("p", range(9))
+    assert not any(event.kind == "BlockCollapsed" for event in cache.events)
+    assert len(cache.cached) == 4
 
 
 def test_what_one_group_has_lost_no_group_hits():

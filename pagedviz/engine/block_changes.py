@@ -100,11 +100,13 @@ class BlockChanges:
         j = len(seq.block_tables[group]) - 1
         self._report(BlockAllocated(seq.seq_id, j, block, reason, self._label(group)))
 
-    def _take_null_block(self) -> int:
-        """The null block's id; the first time in a profile that has none, a block becomes it for good."""
+    def _take_null_block(self, held: Collection[int] = ()) -> int:
+        """The null block's id; the first time in a profile that has none, a free block becomes it for good, but none of
+        those `held`."""
         if self.null_block is None:
-            block = self._take()
-            self.pool.ref_count[block] = 0
+            block = next(block for block in self.pool.free_blocks if block not in held)
+            self._evict_for_others(block)
+            self.pool.free_blocks.remove(block)
             self.null_block = block
             self._report(NullBlockTaken(block))
         return self.null_block
@@ -239,7 +241,7 @@ class BlockChanges:
 
     def _offer_computed(self, seq: Sequence) -> None:
         """Full blocks that have just been computed, or verified, are offered once."""
-        end = min(len(seq.links), (seq.seq_len - seq.unverified) // self.block_size)
+        end = min(len(seq.links), seq.seq_len // self.block_size)
         row = seq.block_table
         computed = [block for block in row[seq.num_offered : end] if block is not None and block in self.cache]
         seq.num_offered = max(seq.num_offered, end)

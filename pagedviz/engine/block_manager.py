@@ -129,7 +129,10 @@ class BlockManager(HostCopies):
         tables: list[list[int | None]] = [[] for _ in self.windows]
         seq = self.sequences[seq_id] = Sequence(seq_id, salt=salt, managed=managed, block_tables=tables)
         self._report(SequenceAdded(seq_id, len(tokens), salt))
-        links = self._links(tokens, salt, len(need.hits[0])) if any(None in row for row in need.hits) else []
+        links: list[Link] = []
+        if any(None in row for row in need.hits):
+            links = self._links(tokens, salt, len(need.hits[0]))
+            self._take_null_block(held)
         for group, row in enumerate(need.hits):
             num_skipped = row.count(None)
             if num_skipped:

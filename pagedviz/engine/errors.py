@@ -151,8 +151,8 @@ class NothingToStore(CacheError):
 
 
 class NothingToLoad(CacheError):
-    """The host has nothing of this prompt behind its first {hit:token}, which are cached on the device. A store that
-    has not finished is no hit."""
+    """The host has nothing of this prompt beyond what the device has cached of it, {hit:token}. A store that has not
+    finished is no hit."""
 
 
 class SeveralTables(CacheError):

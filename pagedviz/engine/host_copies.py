@@ -16,8 +16,7 @@ class HostCopies(TierChanges):
         if self.tier is None:
             raise errors.NoHostTier()
         blocks = [block for block in self._find(seq_id).device_blocks if block in self.cache]
-        moving = self.pending | self.tier.held_device_blocks
-        new = [block for block in blocks if block not in moving and self.cache.links[block].key not in self.tier]
+        new = [b for b in blocks if b not in self.pending and self.cache.links[b].key not in self.tier]
         store = self._begin_store(new)
         if store is None:
             raise errors.NothingToStore(seq_id=seq_id, cached=len(blocks))

@@ -254,7 +254,7 @@ class Scheduler(RequestQueues):
         for seq_id in self._live(request):
             start = self._computed(request)
             known = [*request.prompt, *request.outputs[seq_id]][start : start + num_tokens]
-            drafts = self._drafts(seq_id, num_tokens, self._left(request))
+            drafts = self._drafts(seq_id, num_tokens)
             while not self._extended(seq_id, [*known, *drafts]):
                 if self._clear_leftovers():
                     continue
@@ -273,14 +273,12 @@ class Scheduler(RequestQueues):
             return False
         return True
 
-    def _drafts(self, seq_id: str, num_tokens: int, left: int) -> Sequence[Token]:
+    def _drafts(self, seq_id: str, num_tokens: int) -> Sequence[Token]:
         """The drafts of a sequence that this launch verifies: as many as the load and the budget leave room for."""
         seq = self.manager.sequences[seq_id]
         if not seq.drafts:
             return ()
         room = self._budget_left - num_tokens
-        if num_tokens < left:
-            self.manager.drop_drafts(seq_id, 0, "not all before them is computed in this step")
         self.manager.drop_drafts(seq_id, self._drafts_left, f"this step verifies {self._drafts_left} more at most")
         self.manager.drop_drafts(seq_id, room, f"the step's budget has room for {room}")
         return seq.drafts

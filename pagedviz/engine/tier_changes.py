@@ -10,7 +10,6 @@ from pagedviz.engine import block_hash, errors
 from pagedviz.engine.block_changes import BlockChanges
 from pagedviz.engine.block_hash import Link
 from pagedviz.engine.events import Token
-from pagedviz.engine.free_queue import Recency
 from pagedviz.engine.host_tier import HostTier
 from pagedviz.engine.policies import Freed
 from pagedviz.engine.tier_events import (
@@ -41,15 +40,14 @@ class TierChanges(BlockChanges):
         self.tier = HostTier(num_chunks, report=self._tier_changed) if num_chunks else None
         self.is_stored = self.tier is not None
         self.host_links: dict[BlockHash, Link] = {}
-        self._rested: dict[int, Recency] = {}  # of pinned blocks that lay in the free queue
         self._goes_out = False  # what is stored now is wanted for other tokens at once
 
     def _offer(self, what: Literal["computed", "hit", "evicted"], blocks: Collection[int]) -> None:
         """A moment in the life of cached blocks: the profile says whether it is one to store them."""
         if self.tier is None:
             return
-        held, wants = self.tier.held_device_blocks, self.profile.host_write
-        wanted = [b for b in blocks if b not in held and b not in self.pending and wants(Moment(what, self._uses[b]))]
+        wants = self.profile.host_write
+        wanted = [b for b in blocks if b not in self.pending and wants(Moment(what, self._uses[b]))]
         try:
             store = self._begin_store(wanted)
         except errors.TooFewChunks:
@@ -94,9 +92,8 @@ class TierChanges(BlockChanges):
         for block in blocks:
             self._evict_for_others(block)
         # What was evicted from the device may have been stored, in place of what was to be loaded.
-        there = self.tier.longest_run(keys)
-        if there:
-            self.tier.begin_load(dict(zip(keys[:there], blocks, strict=False)))
+        there = keys[: self.tier.longest_run(keys)]
+        self.tier.begin_load(dict(zip(there, blocks, strict=False)))
 
     def _end(self, transfer_id: int, how: How) -> None:
         assert self.tier is not None
@@ -128,8 +125,6 @@ class TierChanges(BlockChanges):
                 self._loaded(event.device_blocks[j], loaded[j])
 
     def _pin(self, block: int) -> None:
-        if self.pool.ref_count[block] == 0:
-            self._rested[block] = self.pool.free_blocks.recency.get(block, (0, 0))
         self.pool.take_hit(block)
         self.pinned.add(block)
 
@@ -138,21 +133,19 @@ class TierChanges(BlockChanges):
         places, run = list[int | None](), list[int]()
         for block in reversed(blocks):
             self.pinned.remove(block)
-            rested = self._rested.pop(block, (self._last_used.get(block, 0), 0))
             if self.pool.release(block):
                 places.append(None)
             elif self._goes_out:
                 self.pool.free_blocks.insert(block, None)
                 places.append(0)
             else:
-                self._last_used.pop(block, None)
-                freed = Freed(block, block in self.cache, rested, run)
+                last_used = self._last_used.pop(block, 0)
+                freed = Freed(block, block in self.cache, (last_used, 0), run)
                 places.append(self.pool.put_back(freed, self.profile.free_order))
         return tuple(reversed(places))
 
     def _loaded(self, block: int, link: Link) -> None:
         self.pinned.remove(block)
-        self._rested.pop(block)
         self.pool.release(block)
         self.cache.put(block, link)
         self._uses[block] = 1
