@@ -54,7 +54,8 @@ class Lens(Probe):
 
 @dataclass(frozen=True)
 class Launch(Probe):
-    """The tensors that the step's launch was given: block_tables, seq_lens, slot_mapping, query_start_loc."""
+    """The tensors that the step's launch was given: seq_lens and query_start_loc, and block_tables and slot_mapping of
+    each group of layers."""
 
 
 @dataclass(frozen=True)

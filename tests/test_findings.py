@@ -70,6 +70,27 @@ def test_launch_is_cut_by_sequence_and_printed_whole(run):
     assert f"query_start_loc int32 [3]     {answer['query_start_loc']}" in app.code[0].value
 
 
+def test_launch_of_several_groups_has_a_row_and_tensors_for_each():
+    """Window 4: A's newest token, at position 9, sees 6 to 9; of B's new ones the first, at position 6, sees 3 to 6."""
+    runner = Runner(replace(CACHE, num_blocks=20, groups=(None, 4)), 7)
+    ops = (Add("A", tuple("abcdefghi")), Append("A", ("j",)), Add("B", tuple("abcdef")), Append("B", ("x", "y")))
+    last = sum(1 for op in ops for _ in runner.perform(op))
+    answer, app = found((runner, last), probe.Launch())
+    tables = [runner.recording.at(last).snapshot.tables(group) for group in (0, 1)]
+    (a0, a1), (b0, b1) = ([table[seq_id] for table in tables] for seq_id in "AB")
+    slots = [[4 * row[1] + 2, 4 * row[1] + 3] for row in (b0, b1)]
+    assert a1[0] == 0 != b1[0]
+    assert table(app) == [
+        ["**A**", "0, full attention", " ".join(f"`{b}`" for b in a0), "10", "0", "-1"],
+        ["**A**", "1, window 4", f"{a1[0]} `{a1[1]}` `{a1[2]}`", "10", "0", "-1"],
+        ["**B**", "0, full attention", f"`{b0[0]}` `{b0[1]}` 0", "8", "1 … 2", f"`{slots[0][0]}` `{slots[0][1]}`"],
+        ["**B**", "1, window 4", f"`{b1[0]}` `{b1[1]}` 0", "8", "1 … 2", f"`{slots[1][0]}` `{slots[1][1]}`"],
+    ]
+    printed = app.code[0].value
+    of_group_1 = printed[printed.index("# group 1, window 4") : printed.index("# every group")]
+    assert f"slot_mapping    int64 [3]     {answer['groups'][1]['slot_mapping']}" in of_group_1
+
+
 def test_splits_are_joined_by_their_shares(run):
     answer, app = found(run, probe.Lens("A", 1, 1, 2))
     first, second, joined, dense = table(app)
@@ -197,7 +218,7 @@ def test_refusal_and_waiting_are_sentences():
 
 def test_names_in_a_table_are_text():
     launch = {"kernel": "paged_decode", "block_size": 4, "seq_ids": ["<b>"], "query_lens": [1], "seq_lens": [1]}
-    launch |= {"block_tables": [[3]], "query_start_loc": [0, 1], "slot_mapping": [12]}
+    launch |= {"query_start_loc": [0, 1], "groups": [{"window": None, "block_tables": [[3]], "slot_mapping": [12]}]}
     assert table(shown(probe.Launch(), launch)) == [["**&lt;b&gt;**", "`3`", "1", "0", "`12`"]]
 
 

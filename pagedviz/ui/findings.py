@@ -27,27 +27,46 @@ def _launch(answer: Answer) -> None:
     """The tensors that one launch is given: cut by sequence, then as they would be printed."""
     st.caption(
         f"What this step's launch of `{answer['kernel']}` was given, cut by sequence. `Numbers like this` are used, "
-        "others are padding."
+        "others are padding" + (" or out of the window." if any(g["window"] for g in answer["groups"]) else ".")
     )
-    starts, size = answer["query_start_loc"], max(1, answer["block_size"])
-    rows = []
+    starts, several = answer["query_start_loc"], len(answer["groups"]) > 1
+    rows: list[tuple[object, ...]] = []
     for i, seq_id in enumerate(answer["seq_ids"]):
         first, stop = starts[i], starts[i + 1]
-        followed = -(-answer["seq_lens"][i] // size)
-        entries = [f"`{b}`" if j < followed else str(b) for j, b in enumerate(answer["block_tables"][i])]
-        slots = [f"`{slot}`" if slot >= 0 else str(slot) for slot in answer["slot_mapping"][first:stop]]
         asking = str(first) if stop == first + 1 else f"{first} … {stop - 1}"
-        rows.append((f"**{seq_id}**", " ".join(entries), answer["seq_lens"][i], asking, " ".join(slots)))
-    head = ("sequence", "its row of block_tables", "seq_lens", "its rows of q", "slot_mapping")
+        for number, group in enumerate(answer["groups"]):
+            used = _followed(answer, i, group["window"])
+            entries = [f"`{b}`" if j in used else str(b) for j, b in enumerate(group["block_tables"][i])]
+            slots = [f"`{slot}`" if slot >= 0 else str(slot) for slot in group["slot_mapping"][first:stop]]
+            of_group = (_of_group(number, group["window"]),) if several else ()
+            rows.append((f"**{seq_id}**", *of_group, " ".join(entries), answer["seq_lens"][i], asking, " ".join(slots)))
+    head = ("sequence", *(["group"] * several), "its row of block_tables", "seq_lens", "its rows of q", "slot_mapping")
     text_table("The launch by sequence", head, rows)
-    tensors = {
-        "block_tables": f"int32 [{len(answer['seq_lens'])}, {len((answer['block_tables'] or [[]])[0])}]",
-        "seq_lens": f"int32 [{len(answer['seq_lens'])}]",
-        "query_start_loc": f"int32 [{len(starts)}]",
-        "slot_mapping": f"int64 [{len(answer['slot_mapping'])}]",
-    }
-    lines = [f"{name:16}{kind:14}{_printed(answer[name])}" for name, kind in tensors.items()]
+    lines = []
+    for number, group in enumerate(answer["groups"]):
+        lines += [f"# group {_of_group(number, group['window'])}"] if several else []
+        lines.append(_tensor("block_tables", "int32", group["block_tables"]))
+        lines.append(_tensor("slot_mapping", "int64", group["slot_mapping"]))
+    lines += ["# every group"] if several else []
+    lines += [_tensor(name, "int32", answer[name]) for name in ("seq_lens", "query_start_loc")]
     st.code("\n".join(lines), language=None)
+
+
+def _followed(answer: Answer, i: int, window: int | None) -> range:
+    """The logical blocks of a sequence that its rows of q look at."""
+    size, seq_len = max(1, answer["block_size"]), answer["seq_lens"][i]
+    first_query = seq_len - answer["query_lens"][i]
+    first_seen = 0 if window is None else max(0, first_query - window + 1)
+    return range(first_seen // size, -(-seq_len // size))
+
+
+def _of_group(number: int, window: int | None) -> str:
+    return f"{number}, full attention" if window is None else f"{number}, window {window}"
+
+
+def _tensor(name: str, kind: str, numbers: list[Any]) -> str:
+    shape = str(len(numbers)) + (f", {len((numbers or [[]])[0])}" if name == "block_tables" else "")
+    return f"{name:16}{f'{kind} [{shape}]':14}{_printed(numbers)}"
 
 
 def _printed(tensor: list[Any]) -> str:
