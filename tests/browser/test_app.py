@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from pagedviz import lesson
-from pagedviz.scenario import Add, Append, CacheConfig, Generate, Scenario, parse
+from pagedviz.scenario import Add, Append, CacheConfig, Draft, Generate, Scenario, Verify, parse
 from pagedviz.trace import VERSION
 from pagedviz.ui import address
+from pagedviz.ui.own_run import dry_run
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -161,6 +162,39 @@ def test_your_own_sequences_append_generate_fork_spill_reload_free_and_undo(visi
     assert verbs == ["add", "append", "generate", "spill", "reload"]
     again = visit(page.url.split("?")[1])
     expect_stage(again, steps=13, verdict="ok")
+
+
+def test_drafts_are_verified_and_a_transfer_is_ended_by_the_buttons_that_apply(visit: Visit) -> None:
+    cache = CacheConfig(num_blocks=5, block_size=2, prefix_caching=True, host_chunks=4)
+    run = Scenario(cache=cache, ops=(Add("A", ("it", "was", "the", "best", "of")),))
+    page = visit(f"page=sequences&scenario={address.encode(run)}")
+    page.locator("summary", has_text="Drafts").click()
+    press(page, "Draft")
+    press(page, "Verify")
+    steps = dry_run(run.with_ops(Draft("A", 3), Verify("A"))).num_steps
+    expect_stage(page, steps=steps, step=steps, verdict="ok")
+    page.get_by_role("button", name="Draft", exact=True).wait_for()
+    page.locator("summary", has_text="Host tier").click()
+    press(page, "Store A")
+    page.get_by_text("Transfer 1:").wait_for()
+    press(page, "Finish")
+    playwright.expect(page.get_by_role("button", name="Cancel", exact=True)).to_have_count(0, timeout=20_000)
+    press(page, "Free")
+    playwright.expect(page.get_by_role("button", name="Free", exact=True)).to_have_count(0, timeout=20_000)
+    page.get_by_label("New sequence").fill("1 2 3 4 5 6 7 8 9")
+    press(page, "Add")
+    press(page, "Free")
+    playwright.expect(page.get_by_role("button", name="Free", exact=True)).to_have_count(0, timeout=20_000)
+    page.get_by_label("Load what the host has of").fill("it was the best of")
+    press(page, "Load")
+    press(page, "Cancel")
+    page.wait_for_url(re.compile("scenario="))
+    playwright.expect(page.get_by_role("button", name="Cancel", exact=True)).to_have_count(0, timeout=20_000)
+    verbs = [next(iter(op)) for op in own(page)["ops"]]
+    assert verbs == ["add", "draft", "verify", "store", "finish", "free", "add", "free", "load", "cancel"]
+    page.keyboard.press("End")
+    steps = dry_run(parse(json.dumps(own(page)))).num_steps
+    expect_stage(page, steps=steps, step=steps, verdict="ok")
 
 
 def test_a_refusal_says_the_numbers_and_leaves_the_run_as_it_was(visit: Visit) -> None:
