@@ -270,7 +270,7 @@ def test_beams_grow_a_tree_whose_pruned_branches_fade(show: Open) -> None:
 def test_the_legend_has_no_sign_that_a_run_does_not_use(show: Open) -> None:
     signs = "all => all.filter((sign) => !sign.hidden).map((sign) => sign.textContent)"
     usual = ["next token", "free, may be hit", "nobody's: stale or NaN"]
-    for name, own in {"tier": [], "window": ["in the window", "out of it"]}.items():
+    for name, own in {"tier": [], "window": ["in the next token’s window", "out of it"]}.items():
         page = show(name)
         assert page.locator(".legend-item").evaluate_all(signs) == [usual[0], *own, *usual[1:]]
         assert page.locator(".tier-box").is_visible() == (name == "tier")

@@ -32,7 +32,7 @@ const SIGNS = [
   ["draft", null, "draft", "drafts"],
   ["filled", "unverified", "not verified yet", "drafts"],
   ["rolled", null, "rolled back", "drafts"],
-  ["filled", "seen", "in the window", "windows"],
+  ["filled", "seen", "in the next token’s window", "windows"],
   ["filled", "out", "out of it", "windows"],
   ["kept", null, "free, may be hit", "hashes"],
   ["stale", null, "nobody's: stale or NaN", null],

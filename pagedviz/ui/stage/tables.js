@@ -9,24 +9,25 @@ const COLUMNS = ["logical", "physical", "filled", "where"];
 
 export const makeTables = () => h("div", { class: "tables" });
 
-export const groupName = (windows, group) => `group ${group} · ${windows[group] === null ? "full attention" : `window ${windows[group]}`}`;
+const namesOf = (windows, group) => [`group ${group} · `, windows[group] === null ? "full attention" : `window ${windows[group]}`];
 
 export function drawTables(box, seq, shown, view, event) {
   const { windows } = view.state;
   const groups = windows.map((_, group) => group);
   syncKeyed(box, groups, (group) => group, () => makeTable(seq), (table, group) => {
     setAttr(table, "data-group", group);
-    const title = windows.length > 1 ? groupName(windows, group) : `Block table of sequence ${seq}`;
-    setText(table.caption, title);
+    const [name, sees] = windows.length > 1 ? namesOf(windows, group) : [`Block table of sequence ${seq}`, ""];
+    setText(table.caption.firstChild, name);
+    setText(table.caption.lastChild, sees);
     setAttr(table.caption, "class", windows.length > 1 ? "group-name quiet" : "hidden");
-    setAttr(table, "aria-label", windows.length > 1 ? `Block table of sequence ${seq}, ${title}` : null);
+    setAttr(table, "aria-label", windows.length > 1 ? `Block table of sequence ${seq}, ${name}${sees}` : null);
     drawTable(table, seq, group, shown, view, isConcerned(event, group) ? event : null);
   });
 }
 
 function makeTable(seq) {
   const head = h("tr", {}, ...COLUMNS.map((name) => h("th", { scope: "col" }, name)));
-  return h("table", { class: "table", "data-table": seq }, h("caption"), h("thead", {}, head), h("tbody"));
+  return h("table", { class: "table", "data-table": seq }, h("caption", {}, document.createTextNode(""), h("span")), h("thead", {}, head), h("tbody"));
 }
 
 function drawTable(table, seq, group, shown, view, event) {
