@@ -10,8 +10,7 @@ from pagedviz.ui import stage
 Data = dict[str, Any]
 
 # What the stage knows at each step, in the snapshot's words; of cached blocks the group too, which JSON does not say.
-REPLAY = """([js, base, events]) => {
-  const { Replay } = new Function(js.replace('export default function', 'function unused') + '; return { Replay };')();
+REPLAY = """(base, events) => {
   const plain = (map, of = (value) => value) => Object.fromEntries([...map].map(([key, value]) => [key, of(value)]));
   const counts = (list) => Object.fromEntries([...list].map((n, block) => [block, n]).filter(([, n]) => n));
   const device = (tables) => plain(tables, (row) => row.map((entry) => (entry < 0 ? null : entry)));
@@ -37,14 +36,23 @@ REPLAY = """([js, base, events]) => {
 }"""
 
 
-def replayed(browser: Any, base: Snapshot, events: Iterable[Event]) -> list[Data]:
-    """What the stage makes of a log: the state before it, and after each event."""
+def call(browser: Any, function: str, *arguments: Any) -> Any:
+    """What a function says that may use all of the stage's own."""
     page = browser.new_page()
     try:
-        states: list[Data] = page.evaluate(REPLAY, [stage.javascript(), base.to_json(), [e.to_json() for e in events]])
-        return states
+        return page.evaluate(
+            "([js, of, given]) => new Function(js.replace('export default function', 'function unused')"
+            " + `; return (${of});`)()(...given)",
+            [stage.javascript(), function, arguments],
+        )
     finally:
         page.close()
+
+
+def replayed(browser: Any, base: Snapshot, events: Iterable[Event]) -> list[Data]:
+    """What the stage makes of a log: the state before it, and after each event."""
+    states: list[Data] = call(browser, REPLAY, base.to_json(), [event.to_json() for event in events])
+    return states
 
 
 def expected(snapshot: Snapshot) -> Data:

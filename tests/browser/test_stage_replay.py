@@ -12,7 +12,7 @@ from pagedviz.engine.events import Event  # noqa: E402
 from pagedviz.ui import stage  # noqa: E402
 from tests import run_cases  # noqa: E402
 from tests.browser import serving_cases, stage_demo  # noqa: E402
-from tests.browser.replay_check import expected, replayed  # noqa: E402
+from tests.browser.replay_check import call, expected, replayed  # noqa: E402
 
 NEW = {
     "window": {"PrefixSkipped", "BlockOutOfWindow"},
@@ -60,6 +60,10 @@ def test_runs_in_which_every_event_happens_are_replayed(browser: Any) -> None:
 def test_every_event_has_an_icon_and_a_word() -> None:
     icons = (stage.HERE / "icons.js").read_text(encoding="utf-8")
     assert set(re.findall(r"^  (\w+): \{ word: \"\w", icons, flags=re.MULTILINE)) == set(Event.kinds)
+
+
+def test_a_link_names_device_blocks_host_blocks_and_chunks(browser: Any) -> None:
+    assert call(browser, "(link) => endsOf(link).map(entryOf)", "d7 h2 c3") == [7, -3, None]
 
 
 def test_a_snapshot_in_the_middle_is_as_good_a_start(browser: Any) -> None:

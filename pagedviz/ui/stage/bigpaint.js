@@ -1,6 +1,6 @@
 // Paints a big pool: every block as a square in its owner's colour, and, when zoomed in, its id and slots.
 import { setAttr } from "./dom.js";
-import { blockOf, nameOf } from "./entries.js";
+import { blockOf, endsOf, entryOf, isHost, nameOf } from "./entries.js";
 import { physicalBlock } from "./derive.js";
 import { tokenText } from "./text.js";
 
@@ -35,8 +35,9 @@ export function paintPool(pool) {
   }
   const weight = pool.about.length > THICK_RINGS ? 1 : 2;
   for (const entry of pool.about) ring(pool, g, entry, pool.ink, weight);
-  const lit = pool.links.current();
-  if (lit?.startsWith("h") === pool.onHost) ring(pool, g, pool.entries[Number(lit.slice(1))], pool.ink, 3);
+  for (const entry of endsOf(pool.links.current()).map(entryOf)) {
+    if (entry !== null && isHost(entry) === pool.onHost) ring(pool, g, entry, pool.ink, 3);
+  }
   paintMini(pool, ratio);
 }
 

@@ -5,6 +5,8 @@ export const hostEntry = (hostBlock) => -1 - hostBlock;
 export const isHost = (entry) => entry < 0;
 export const blockOf = (entry) => (entry < 0 ? -1 - entry : entry);
 export const linkOf = (entry) => (entry < 0 ? `h${-1 - entry}` : `d${entry}`);
+export const endsOf = (link) => (link ?? "").split(" ").filter(Boolean);
+export const entryOf = (end) => (end[0] === "d" ? Number(end.slice(1)) : end[0] === "h" ? hostEntry(Number(end.slice(1))) : null);
 export const nameOf = (entry) => (entry < 0 ? `h${-1 - entry}` : String(entry));
 
 // What a launch wrote, one element a sequence, whichever of the three kinds told it; of other events nothing.

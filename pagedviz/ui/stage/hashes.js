@@ -1,6 +1,6 @@
 // Hashes of full blocks: what stands in a chip, and the chain from a block back to the first of its prefix.
 import { h, setAttr, setText } from "./dom.js";
-import { linkOf } from "./entries.js";
+import { endsOf, entryOf, linkOf } from "./entries.js";
 import { tablesIn } from "./changes.js";
 
 // Four of its digits tell the hashes of a picture apart; a tip has all that the events have.
@@ -39,8 +39,7 @@ export function chainOf(state, owners, block) {
 
 // The links of a block's chain, for those who light it; none for a block without a hash.
 export function chainLinks({ state, owners }, link) {
-  const blocks = (link ?? "").split(" ").filter((one) => one.startsWith("d")).map((one) => Number(one.slice(1)));
-  const chains = blocks.filter((block) => state.cached.has(block)).map((block) => chainOf(state, owners, block).blocks.map(linkOf));
+  const chains = endsOf(link).map(entryOf).filter((block) => state.cached.has(block)).map((block) => chainOf(state, owners, block).blocks.map(linkOf));
   return [...new Set(chains.flat())];
 }
 

@@ -15,7 +15,7 @@ function keptByControl(target, key) {
   if (target.isContentEditable || target.localName === "textarea" || target.localName === "select") return true;
   if (target.localName === "input") return target.type !== "range" || key !== " ";
   if (target.matches("button, a[href], summary, [role=button]")) return key === " ";
-  return target.matches("pre") && target.scrollWidth > target.clientWidth && key.startsWith("Arrow");
+  return target.matches("pre, .beam-scroll") && target.scrollWidth > target.clientWidth && key.startsWith("Arrow");
 }
 
 export function listenToKeys(stage) {

@@ -1,9 +1,8 @@
 // Linked ends: a logical block, its table entry, its physical block and its free-queue chip light up together.
 // Hover and focus light them for as long as they last; a click pins; Escape lets go.
 import { h, svg, setAttr, setText } from "./dom.js";
+import { endsOf } from "./entries.js";
 
-// A link may be several ends at once, such as a logical block's in each group: "d7 d3".
-const endsOf = (link) => (link ?? "").split(" ").filter(Boolean);
 const isEnd = (node, ends) => endsOf(node.dataset.link).some((one) => ends.includes(one));
 
 const NEXT = { ArrowDown: 1, ArrowUp: -1 };

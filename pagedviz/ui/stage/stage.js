@@ -1,5 +1,6 @@
 // The stage: one instance per place on the page, kept through Streamlit's reruns.
 import { h, setAttr, setText } from "./dom.js";
+import { entryOf, isHost } from "./entries.js";
 import { Replay } from "./replay.js";
 import { colourBook } from "./colours.js";
 import { ownersByEntry } from "./derive.js";
@@ -60,8 +61,8 @@ class Stage {
       speed: (speed) => (this.speed = speed),
       scrub: (step) => this.goTo(step),
     }, this.lens.button);
-    const bigOf = (link) => (link.startsWith("h") ? this.pools.host.big : this.pools.device.big);
-    const bigRect = (link) => bigOf(link)?.rectOf(link.startsWith("h") ? -1 - Number(link.slice(1)) : Number(link.slice(1))) ?? null;
+    const bigOf = (entry) => (entry === null ? null : isHost(entry) ? this.pools.host.big : this.pools.device.big);
+    const bigRect = (end) => bigOf(entryOf(end))?.rectOf(entryOf(end)) ?? null;
     this.links.bigRect = bigRect;
     this.links.chainOf = (link) => (this.drawn ? chainLinks(this.drawn, link) : []);
     this.links.repaint = () => [this.pools.device.big, this.pools.host.big].forEach((big) => big?.view && big.paint());
