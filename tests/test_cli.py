@@ -8,11 +8,21 @@ import sys
 import pytest
 
 import kernels
+from pagedviz import scenario, trace
 from pagedviz.__main__ import main
-from pagedviz.play import PROJECT
+from pagedviz.engine.events import Event
+from pagedviz.play import PROJECT, planner
+from pagedviz.trace import Check, Step
 from tests.engine_cases import EXAMPLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN where a check fails
+
+EXAMPLES = sorted((PROJECT / "examples").glob("*.json"))
+# What only a server under pressure does, and a profile that collapses duplicates.
+OF_NO_EXAMPLE = {
+    *("RequestWaits", "RequestPreempted", "RequestSwappedIn", "RequestAborted", "RequestDropped"),
+    *("BlockCollapsed", "OperationRefused"),
+}
 
 TINY = {"num_blocks": 4, "block_size": 2, "num_layers": 1, "num_heads": 1, "head_dim": 4}
 
@@ -84,6 +94,33 @@ def test_json_has_the_shape_that_the_issue_gives(run):
     assert refused["refused"]["error"] == "UnknownSequence"
     assert refused["sentence"] == refused["refused"]["sentence"]
     assert list(printed["steps"][-1]["snapshot"]["block_tables"]) == ["B"]
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_example_files_trace_is_what_was_planned_and_reads_back(capsys, file):
+    status = main(["run", str(file), "--json"])
+    parsed, claims = trace.parse(capsys.readouterr().out)
+    assert status == 0
+    assert parsed == scenario.parse(file.read_text())
+    assert claims.ok
+    player = planner(parsed.cache, parsed.seed)
+    planned = [happening for op in parsed.ops for happening in player.perform(op)]
+    assert len(claims.steps) == len(planned)
+    for step, happening in zip(claims.steps, planned, strict=True):
+        assert Step.from_json(step).agrees(Step.of(happening))
+        assert trace.alike(step["snapshot"], json.loads(json.dumps(happening.snapshot.to_json())))
+        assert Check.from_json(step["check"]).ok
+        assert step["refused"] is None
+
+
+def test_examples_show_what_a_server_has():
+    kinds = set()
+    for file in EXAMPLES:
+        shown = scenario.parse(file.read_text())
+        player = planner(shown.cache, shown.seed)
+        kinds |= {happening.event.kind for op in shown.ops for happening in player.perform(op)}
+        assert f"`{file.name}`" in (PROJECT / "README.md").read_text()
+    assert kinds == set(Event.kinds) - OF_NO_EXAMPLE
 
 
 def test_refused_operation_is_a_step_and_the_run_goes_on(run):
