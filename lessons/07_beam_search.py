@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -86,7 +86,7 @@ def lesson(run: Run) -> Iterator[Page]:
         "Each beam wrote its word. Now each could go on with any word. Here are the three likeliest of each, with the score "
         "that the beam would then have:\n\n"
         + "\n".join(
-            f"- **{seq_id}**: {_listed(f'“{token}” {_number(score)}' for token, score in own)}"
+            f"- **{seq_id}**: {_listed(_with_score(token, score) for token, score in own)}"
             for seq_id, own in candidates.items()
         ),
         Question(
@@ -104,8 +104,7 @@ def lesson(run: Run) -> Iterator[Page]:
     yield Page(
         "Pruned",
         f"{_named(chosen.pruned)} {'is' if len(chosen.pruned) == 1 else 'are'} **pruned**: no answer will begin so. "
-        f"{_from_whom(chosen)}\n\nThe tables are still as they were, {len(run.state.ref_counts)} blocks in use:\n\n"
-        + _tables(run.state),
+        f"{_from_whom(chosen)}\n\nThe tables are still as they were: {len(run.state.ref_counts)} blocks are in use.",
         Question(
             "The new beams are forked now, then the pruned let go of their blocks. How many blocks are in use after that?",
             answer=lambda after: len(after.after.ref_counts),
@@ -121,7 +120,7 @@ def lesson(run: Run) -> Iterator[Page]:
     yield Page(
         "Freed at once",
         f"The free queue is {_listed(run.state.free_blocks)} now: what only a pruned beam had named is at its head, and is "
-        f"used again in the very next step. A block that others name just lost a name.\n\n{_tables(run.state)}\n\n"
+        f"used again in the very next step. A block that others name just lost a name.\n\n"
         f"Each beam has a new word to write, at position {len(run.state.tokens[chosen.seq_ids[0]])}.",
         Question(
             "How many blocks does the next step copy?",
@@ -262,7 +261,7 @@ def _chosen(chosen: BeamsChosen) -> str:
 def _scored(state: Snapshot) -> str:
     request = state.requests["A"]
     return _listed(
-        f"{seq_id} “{tokens[-1]}” {_number(request.scores[seq_id])}" for seq_id, tokens in request.outputs.items()
+        f"{seq_id} {_with_score(tokens[-1], request.scores[seq_id])}" for seq_id, tokens in request.outputs.items()
     )
 
 
@@ -270,13 +269,12 @@ def _said(state: Snapshot, name: str) -> str:
     return _listed(f"{seq_id} says “{tokens[-1]}”" for seq_id, tokens in state.requests[name].outputs.items())
 
 
-def _tables(state: Snapshot) -> str:
-    tables: Mapping[str, Iterable[int | None]] = state.block_tables
-    return "\n".join(f"- **{seq_id}**: {_listed(row)}" for seq_id, row in tables.items())
-
-
 def _entries(state: Snapshot) -> int:
     return sum(len(row) for row in state.block_tables.values())
+
+
+def _with_score(token: Token, score: float) -> str:
+    return f"“{token}”\u00a0{_number(score)}"  # on one line
 
 
 def _number(score: float) -> str:

@@ -69,7 +69,7 @@ def test_the_three_likeliest_of_all_that_could_be_said_stay_and_it_is_clear_who_
     assert placed.graded()[0] == " and ".join(pruned) != ""
     assert f"{every[BEAMS - 1][0]:.2f}" != f"{every[BEAMS][0]:.2f}"
     for score, _, token in every[:BEAMS]:
-        assert f"“{token}” −{-score:.2f}" in placed.page.text
+        assert f"“{token}”\u00a0−{-score:.2f}" in placed.page.text
 
 
 @pytest.mark.parametrize("seed", SEEDS)
