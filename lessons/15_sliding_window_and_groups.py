@@ -65,9 +65,9 @@ def lesson(run: Run) -> Iterator[Page]:
             "write before it lets go of a block?",
             answer=lambda after: _written_before_release(after),
             explain=lambda after: (
-                f"Nothing goes up to position {WINDOW + size - 2}. Position {WINDOW + size - 1} sees "
-                f"{size} to {WINDOW + size - 1}, and who comes later sees nothing older: logical block 0, positions 0 to "
-                f"{size - 1}, is of no use to group 1 any more. So before that word A let go of block "
+                f"Up to position {WINDOW + size - 2}, {_words(_written_before_release(after))} more, a token sees some of "
+                f"logical block 0, positions 0 to {size - 1}. Position {WINDOW + size - 1} sees {size} to {WINDOW + size - 1}, "
+                "and who comes later sees nothing older. So before that word A let go of block "
                 f"{after.first('BlockOutOfWindow').block}."
             ),
             unit="words",
@@ -260,6 +260,10 @@ def _released(run: Run) -> list[BlockOutOfWindow]:
 def _written_before_release(after: After) -> int:
     release = after.events.index(after.first("BlockOutOfWindow"))
     return sum(isinstance(event, TokenWritten) for event in after.events[:release])
+
+
+def _words(count: int) -> str:
+    return f"{count} word{_s(count)}"
 
 
 def _turns(after: After) -> list[dict[str, int]]:

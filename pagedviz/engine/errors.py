@@ -101,7 +101,7 @@ class BlockInTransfer(CacheError):
 
 
 class UnknownTransfer(CacheError):
-    """There is no unfinished transfer {transfer_id}; there is: {known}. A transfer ends once."""
+    """There is no unfinished transfer {transfer_id}; there is [{known}]. A transfer ends once."""
 
 
 class NotResident(CacheError):
