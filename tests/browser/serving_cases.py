@@ -117,7 +117,7 @@ CASES: dict[str, tuple[Data, list[Data]]] = {
     ),
     "beams": (
         {"profile": "vllm-v0", "num_blocks": 16},
-        [{"submit": "A", "text": "Four score and seven years ago", "max_tokens": 6, "beams": 3}, {"step": 12}],
+        [{"submit": "A", "text": "We the people", "max_tokens": 6, "beams": 3}, {"step": 12}],
     ),
     # three by chance beside one, until there are too few blocks for all
     "samples": (

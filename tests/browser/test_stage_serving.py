@@ -261,6 +261,10 @@ def test_beams_grow_a_tree_whose_pruned_branches_fade(show: Open) -> None:
     faded = tree.locator("li:not([data-alive]) > .beam")
     assert faded.count() == 3 * 3 - tree.locator("li[data-alive]").count() > 0
     assert "goes no further" in faded.first.text_content()
+    living = tree.locator(".beam-level").evaluate_all(
+        "all => all.map((n) => [...n.children].map((li) => 'alive' in li.dataset))"
+    )
+    assert all(level == sorted(level, reverse=True) for level in living)  # the living come first
     card = page.locator("[data-request=A]")
     assert card.locator("[data-seq-of-request]").all_inner_texts() == [
         f"{seq}\n{tokens[-1]}" for seq, tokens in outputs.items()

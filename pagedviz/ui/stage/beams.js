@@ -20,14 +20,15 @@ function makeTree([id]) {
 }
 
 // The nodes of a level that grew from one place, and below them theirs. A node is alive when one of the last level
-// stands on it.
+// stands on it; the living come first, so that a tall tree shows them.
 function grown(levels, level, parent) {
-  return (levels[level] ?? []).flatMap((node, place) => {
+  const nodes = (levels[level] ?? []).flatMap((node, place) => {
     if (level && node.parent !== parent) return [];
     const children = grown(levels, level + 1, place);
     const alive = level === levels.length - 1 || children.some((child) => child.alive);
     return [{ ...node, key: `${level}:${place}`, isLast: level === levels.length - 1, alive, children }];
   });
+  return nodes.sort((a, b) => Number(b.alive) - Number(a.alive));
 }
 
 function drawTree(node, id, levels, view, goesOn) {
