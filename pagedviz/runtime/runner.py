@@ -30,7 +30,7 @@ from pagedviz.runtime.toy_model import ToyModel
 from pagedviz.scenario import CacheConfig, Op, Scenario
 from pagedviz.trace import Check
 
-FULL_SWEEP_BLOCKS = 64  # device pools up to this size have every unowned slot looked at after every event
+FULL_SWEEP_BLOCKS = 64  # up to so many blocks or chunks, every unowned slot is looked at after every event
 TILE_ELEMENTS = 4096  # of K a tile holds at most, 16 KiB: a larger block takes several turns of the kernel's loop
 
 
@@ -92,7 +92,7 @@ class Runner:
         broken += tuple(f"bytes: K or V of {seq_id} through its table differs from its log" for seq_id in wrong_bytes)
         broken += tuple(self.judge.loaded_otherwise(event))
         num_invariants = len(invariants.INVARIANTS) + 1  # the engine's, and the bytes through the tables
-        if self.cache.num_blocks <= FULL_SWEEP_BLOCKS:
+        if max(self.cache.num_blocks, self.cache.host_chunks) <= FULL_SWEEP_BLOCKS:
             num_invariants += 1
             broken += tuple(self.kv.unpoisoned(snapshot))
         worst = max(error.values(), default=0.0)
