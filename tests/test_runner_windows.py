@@ -98,13 +98,17 @@ def test_who_has_let_go_of_what_its_newest_token_sees_is_asked_again_when_it_wri
 
 
 def test_prompts_of_one_launch_share_blocks_in_every_group():
-    ops = (Submit("A", WORDS, 1), Submit("B", (*WORDS, "x"), 2), EngineSteps(2))
+    """Of B's first ten words four are there, and A computes the others; in group 1 nobody needs the first six."""
+    words = (*WORDS, "i", "j")
+    ops = (Add("Z", WORDS[:4]), Free("Z"), Submit("A", words, 1), Submit("B", (*words, "x"), 2), EngineSteps(2))
     played = Played(*ops, cache=replace(GROUPS, num_layers=2))
     assert played.first_failure is None
     hits = [h.event for h, _ in played.steps if h.event.kind == "BlockHit"]
-    assert {(hit.group, hit.computed) for hit in hits} == {(0, False), (1, False)}
+    assert [(h.group, h.computed) for h in hits if h.seq_id == "B"] == [(0, True)] * 2 + [(0, False)] * 3 + [
+        (1, False)
+    ] * 2
     wrote = next(happening.event for happening, _ in played.steps if happening.event.kind == "BatchWritten")
-    assert [(write.seq_id, write.position) for write in wrote.writes] == [("A", 0), ("B", 8)]
+    assert [(write.seq_id, write.position) for write in wrote.writes] == [("A", 4), ("B", 10)]
 
 
 # --- what probes say ---
@@ -197,7 +201,37 @@ def test_block_of_another_group_that_is_hit_is_found(monkeypatch):
     real = PrefixCache.find
     monkeypatch.setattr(PrefixCache, "find", lambda self, link, group=0: real(self, link, 0))
     played = Played(Add("A", WORDS), Free("A"), Add("B", (*WORDS, "i")), cache=GROUPS)
-    failed = [
-        (h.event.kind, h.event.group, c.failed) for h, c in played.steps if h.event.kind == "BlockHit" and c.failed
-    ]
-    assert ("BlockHit", 1, ("B",)) in failed
+    failed = [happening.event for happening, check in played.steps if check.failed == ("B",)]
+    assert (failed[0].kind, failed[0].group) == ("BlockHit", 1)
+
+
+def test_block_of_other_words_that_is_hit_is_found_when_all_groups_have_named_theirs(monkeypatch):
+    real = PrefixCache.find
+
+    def find(self, link, group=0):
+        others = [block for block, of in self.groups.items() if of == 0 and self.links[block].tokens != link.tokens]
+        return real(self, link, group) if group else others[0]
+
+    ops = (Add("A", WORDS), Free("A"))
+    played = Played(*ops, cache=GROUPS)
+    monkeypatch.setattr(PrefixCache, "find", find)
+    played.play(Add("B", (*WORDS, "i")))
+    failed = [happening.event for happening, check in played.steps if check.failed == ("B",)]
+    assert (failed[0].kind, failed[0].group) == ("PrefixSkipped", 1)
+
+
+def test_one_bit_in_a_block_of_another_group_is_found():
+    played = Played(Add("A", WORDS), cache=GROUPS)
+    played.runner.kv.k[0, played.state.tables(1)["A"][3], 0].view(torch.int32)[0, 0] ^= 1
+    played.play(Append("A", ("i",)))
+    assert played.steps[-1][1].max_error < 1e-5
+    assert "bytes: K or V of A through its table differs from its log" in played.last.broken
+
+
+def test_number_in_the_null_block_is_named():
+    played = Played(Add("A", WORDS), Append("A", ("i",)), cache=GROUPS)
+    assert played.state.null_block in played.state.tables(1)["A"]
+    played.runner.kv.v[1, played.state.null_block, 1] = 1.0
+    assert played.play(Append("A", ("j",))).last.broken == (
+        "poison: device block 0 holds a number in a slot that nobody owns",
+    )

@@ -140,9 +140,7 @@ class KVLog:
             case BlockHit():
                 self._adopt(event.seq_id, self.cached[event.block], event.computed)
             case PrefixSkipped():
-                place, dense = slice(0, len(event.tokens)), self._dense(event.tokens)
-                skipped = CachedRows(dense, place, self._layers(event.group))
-                self._adopt(event.seq_id, skipped, computed=not self.sequences[event.seq_id].awaited)
+                self._skip(event)
             case BlockCollapsed():
                 self._collapse(event)
             case BlockEvicted():
@@ -183,6 +181,15 @@ class KVLog:
             return
         for row, other in zip(logged.rows(block.layers), block.logged.rows(block.layers), strict=True):
             row += block.of(other)
+
+    def _skip(self, event: PrefixSkipped) -> None:
+        """Know the rows that no block holds. Of what the first group awaits, other groups have none before either."""
+        logged, dense, end = self.sequences[event.seq_id], self._dense(event.tokens), len(event.tokens)
+        known = min(len(logged.x), end) if logged.awaited else end
+        self._adopt(event.seq_id, CachedRows(dense, slice(0, known), self._layers(event.group)), computed=True)
+        if known < end:
+            rest = CachedRows(dense, slice(known, end), self._layers(event.group))
+            self._adopt(event.seq_id, rest, computed=False)
 
     def _layers(self, group: int | None) -> range:
         return range(group or 0, self.num_layers, self.num_groups)
