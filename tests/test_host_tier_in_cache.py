@@ -150,6 +150,28 @@ def test_a_load_that_does_not_finish_gives_its_blocks_back_unhit(how, found):
     assert len(cache._on_host([*PROMPT, "x"], None)[1]) == found
 
 
+def test_a_chunk_that_failed_for_one_load_is_not_lost_to_another_that_had_begun():
+    cache = stored(num_blocks=8)
+    cache.load([*PROMPT, "x"])
+    cache.load([*PROMPT, "x"])
+    first, second = (transfer.transfer_id for transfer in cache.tier.transfers)
+    cache.end_transfer(first, "fail")
+    cache.end_transfer(second, "finish")
+    assert len(cache.longest_prefix([*PROMPT, "x"])) == 3
+    assert cache.host_links == {}
+
+
+def test_what_is_written_back_takes_no_chunk_of_what_is_loaded_in_its_place():
+    cache = tiered(num_blocks=4, host_chunks=3, host_write="write_back")
+    cache.add("a", PROMPT)
+    cache.free("a")
+    sweep(cache)
+    assert len(cache._on_host([*PROMPT, "x"], None)[1]) == 3
+    cache.load([*PROMPT, "x"])
+    cache.finish_transfers()
+    assert len(cache.longest_prefix([*PROMPT, "x"])) == 3
+
+
 def test_other_tokens_behind_another_prefix_or_salt_are_not_loaded():
     cache = stored()
     for prompt, salt in (([9, *PROMPT], None), ([*PROMPT, "x"], "s"), (PROMPT[4:], None)):

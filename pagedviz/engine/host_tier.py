@@ -86,18 +86,18 @@ class HostTier:
             self._found.move_to_end(block_hash)
         self._report(TierTouched(touched))
 
-    def begin_store(self, blocks: Mapping[BlockHash, int]) -> Transfer | None:
+    def begin_store(self, blocks: Mapping[BlockHash, int], kept: Collection[BlockHash] = ()) -> Transfer | None:
         """Give a chunk to each of these that is not there yet, all or none; None when all are there.
 
         `blocks`: the device block that holds what has this hash. The new ones are the most recently used, the last
-        given last. To make room, what is least recently used goes, but nothing that is given here. Raises
-        `TooFewChunks`, or `BlockInTransfer`.
+        given last. To make room, what is least recently used goes, but nothing that is given here, nor what is to be
+        `kept`. Raises `TooFewChunks`, or `BlockInTransfer`.
         """
         new = {block_hash: block for block_hash, block in blocks.items() if block_hash not in self._found}
         if not new:
             return None
         self._must_be_at_rest(new.values())
-        for block_hash in self._to_evict(len(new), blocks):
+        for block_hash in self._to_evict(len(new), {*blocks, *kept}):
             self._evict(block_hash)
         chunks = tuple(self._take_chunk() for _ in new)
         for block_hash, chunk in zip(new, chunks, strict=True):

@@ -40,6 +40,8 @@ class TierChanges(BlockChanges):
         self.tier = HostTier(num_chunks, report=self._tier_changed) if num_chunks else None
         self.is_stored = self.tier is not None
         self.host_links: dict[BlockHash, Link] = {}
+        self._loading: dict[int, list[Link]] = {}  # by transfer: a chunk that fails for one load is not lost to another
+        self._kept: list[BlockHash] = []  # what is about to be loaded, and makes no room for what is stored before
         self._goes_out = False  # what is stored now is wanted for other tokens at once
 
     def _offer(self, what: Literal["computed", "hit", "evicted"], blocks: Collection[int]) -> None:
@@ -60,7 +62,8 @@ class TierChanges(BlockChanges):
     def _begin_store(self, blocks: Collection[int]) -> Transfer | None:
         assert self.tier is not None
         links = [self.cache.links[block] for block in blocks]
-        store = self.tier.begin_store({link.key: block for link, block in zip(links, blocks, strict=True)})
+        stored: dict[BlockHash, int] = {link.key: block for link, block in zip(links, blocks, strict=True)}
+        store = self.tier.begin_store(stored, self._kept)
         if links:
             # Who uses the deepest of them uses all that stands before it.
             self.tier.touch([link.key for link in block_hash.chain(links[-1])])
@@ -87,13 +90,12 @@ class TierChanges(BlockChanges):
         if len(blocks) < len(links):
             total = self.pool.num_blocks - (self.null_block is not None)
             raise errors.NoFreeBlocks(seq_id=seq_id, needed=len(links), free=len(blocks), total=total)
-        keys = [link.key for link in links]
-        self.tier.touch(keys)
+        self._kept = [link.key for link in links]
+        self.tier.touch(self._kept)
         for block in blocks:
             self._evict_for_others(block)
-        # What was evicted from the device may have been stored, in place of what was to be loaded.
-        there = keys[: self.tier.longest_run(keys)]
-        self.tier.begin_load(dict(zip(there, blocks, strict=False)))
+        self.tier.begin_load(dict(zip(self._kept, blocks, strict=True)))
+        self._kept = []
 
     def _end(self, transfer_id: int, how: How) -> None:
         assert self.tier is not None
@@ -109,20 +111,21 @@ class TierChanges(BlockChanges):
                     self.host_links[key] = self.cache.links[block]
                     self._pin(block)
             case TierLoadBegun():
+                self._loading[event.transfer_id] = [self.host_links[key] for key in event.block_hashes]
                 for block in event.device_blocks:
                     self._pin(block)
             case TierStoreFailed() | TierStoreAborted() | TierLoadFailed():
                 for key in event.block_hashes:
                     if self.tier is not None and key not in self.tier:
                         self.host_links.pop(key, None)
-        loaded = [self.host_links[key] for key in event.block_hashes] if isinstance(event, TierLoadFinished) else []
-        if isinstance(event, TierTransferEnded) and not loaded:
+        loading = self._loading.pop(event.transfer_id, []) if isinstance(event, TierTransferEnded) else []
+        if isinstance(event, TierTransferEnded) and not isinstance(event, TierLoadFinished):
             event = dataclasses.replace(event, queue_indices=self._unpin(event.device_blocks))
         self._report(event)
         if isinstance(event, TierLoadFinished):
             # The deepest first, so that the tail of the chain is evicted first.
-            for j in reversed(range(len(loaded))):
-                self._loaded(event.device_blocks[j], loaded[j])
+            for block, link in reversed(list(zip(event.device_blocks, loading, strict=True))):
+                self._loaded(block, link)
 
     def _pin(self, block: int) -> None:
         self.pool.take_hit(block)
