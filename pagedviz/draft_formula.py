@@ -3,6 +3,7 @@
 from pagedviz.engine import events
 from pagedviz.engine.events import Event, Write
 from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.words import count
 from pagedviz.scenario import CacheConfig
 
 
@@ -24,7 +25,7 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
             size, row = cache.block_size, after.block_tables[event.seq_id]
             needed = -(-event.num_tokens // size)
             return [
-                f"accepted = {accepted} of {accepted + rejected} drafts",
+                f"accepted = {accepted} of {count(accepted + rejected, 'draft')}",
                 f"blocks = ceil({event.num_tokens} / {size}) = {needed} of {len(row)}",
                 f"seq_len = {event.num_tokens + rejected} − {rejected} = {event.num_tokens}",
             ]
@@ -37,4 +38,4 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
 def of_write(write: Write, after: Snapshot) -> list[str]:
     """How many of the tokens that a sequence wrote are drafts. Empty for none."""
     drafts = after.unverified.get(write.seq_id, 0)
-    return [f"{write.seq_id}: {len(write.tokens)} tokens, the last {drafts} drafts"] if drafts else []
+    return [f"{write.seq_id}: {count(len(write.tokens), 'token')}, the last {count(drafts, 'draft')}"] if drafts else []

@@ -82,6 +82,18 @@ def test_nothing_else_is_done_to_a_sequence_whose_drafts_wait():
     assert cache.snapshot().drafted == {}
 
 
+def test_blocks_kept_for_later_are_no_room_for_the_copy_of_a_shared_tail():
+    cache = Watched(4, profile="vllm-v1", fork=True)
+    cache.add("a", range(5))
+    cache.draft("a", "next", [1, 2, 3])
+    cache.write(["a"])
+    cache.verify("a", 0)
+    assert cache.table == {"a": [1, 2, 3]}
+    cache.fork("a", "b")
+    with refused(cache, NoFreeBlocks, seq_id="a", needed=1, free=0, total=3):
+        cache.append("a", ["x"])
+
+
 def test_drafts_that_find_no_block_are_refused_whole():
     cache = Watched(4, profile="vllm-v1")
     cache.add("a", range(9))
@@ -110,6 +122,19 @@ def test_what_drafts_filled_is_hit_only_once_it_is_verified(publish):
     cache.verify("a", 2)
     # Where hashes are given when tokens are scheduled, the next launch gives it.
     assert len(cache.longest_prefix(prompt)) == (2 if publish == "when_written" else 1)
+
+
+@pytest.mark.parametrize("publish", ["when_scheduled", "when_written"])
+def test_nobody_hits_what_the_launch_of_drafts_is_still_to_fill(publish):
+    cache = drafted(num_tokens=7, publish=publish)
+    prompt = [*range(7), "next", 0]
+    assert cache.cached == {1}
+    cache.add("b", prompt)  # a launch before the one that the drafts wait for
+    assert cache.table["b"][1] not in cache.table["a"]
+    cache.write(["a"])
+    cache.verify("a", 0)
+    cache.append("a", ["x"])
+    assert cache.cached >= {1, 2}
 
 
 # --- served ---

@@ -253,6 +253,7 @@ def test_who_makes_way_has_the_blocks_of_all_its_sequences_and_never_the_null_bl
 
 def test_a_launch_tells_which_of_its_tokens_are_drafts_and_of_which_group_its_slots_are():
     assert lines_in("drafts", "TokensWritten", position=9)[0] == "A: 4 tokens, the last 3 drafts"
+    assert lines_in("dropped", "TokensWritten", position=9)[0] == "A: 2 tokens, the last 1 draft"
     assert lines_in("groups", "TokensWritten")[0] == "group 0; each group has slots by a table of its own"
 
 

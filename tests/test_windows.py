@@ -193,6 +193,17 @@ def test_the_null_block_that_is_still_to_be_taken_is_counted():
         cache.append("p", [4])
 
 
+def test_the_null_block_is_taken_before_a_block_goes_out_of_the_window_so_it_needs_a_free_one():
+    cache = Watched(4, profile="nano-vllm", windows=(5,))
+    cache.add("a", range(11))
+    cache.add("b", [7])
+    with refused(cache, NoFreeBlocks, seq_id="a", needed=1, free=0, total=3):
+        cache.append("a", [0])
+    cache.free("b")
+    cache.append("a", [0])
+    assert cache.table == {"a": [3, 1, 2]}
+
+
 def test_a_hit_that_skips_needs_the_null_block():
     cache = v0(4, 4, prefix_caching=True)
     cache.add("p", range(9))

@@ -207,7 +207,8 @@ class BlockChanges:
     def _schedule(self, seq: Sequence, tokens: Tokens[Token]) -> None:
         """Let the next launch write these tokens, drafts last; their blocks are in the table."""
         seq.scheduled = tokens
-        if self.profile.publish("scheduled"):
+        # Drafts asked for by hand wait for a launch of their own; before it, nobody may hit what it fills.
+        if self.profile.publish("scheduled") and (seq.managed or not seq.drafts):
             self._publish(seq)
 
     def _write(self, sequences: Tokens[Sequence]) -> None:

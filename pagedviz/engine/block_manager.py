@@ -233,7 +233,7 @@ class BlockManager(HostCopies):
             self._must_be_at_rest(seq)
         seq_len, groups = seq.seq_len, len(self.windows)
         end = self.blocks_for(seq_len + num_tokens)
-        needed = groups * (end - len(seq.block_table))
+        needed = groups * max(0, end - len(seq.block_table))  # what rejected drafts have left is spare
         alone = groups * end
         if self.has_window:
             needed += self.null_block is None
@@ -241,6 +241,7 @@ class BlockManager(HostCopies):
                 leaving = [self._on_device(seq, j, group) for j in range(seq.num_skipped[group], out)]
                 needed -= sum(self.pool.ref_count[block] == 1 for block in leaving)
                 alone -= max(out, seq.num_skipped[group])
+            needed = max(needed, self.null_block is None)  # taken before anything is let go
         j, filled = divmod(seq_len, self.block_size)
         if filled and self.pool.ref_count[self._on_device(seq, j)] > 1:
             needed += 1  # the first write copies the shared tail
