@@ -160,9 +160,9 @@ def lesson(run: Run) -> Iterator[Page]:
         "(https://github.com/vllm-project/vllm/issues/6226) (2024). Their reasons: it is rare among users of large models, and it "
         "alone makes and ends sequences in every step. All else must allow for that, or "
         "[refuse to work beside it](https://github.com/vllm-project/vllm/issues/8306), as speculative decoding did.\n\n"
-        "Users objected. So it left the *core* only, in version 0.6.3 "
-        "([many asked](https://github.com/vllm-project/vllm/issues/10605) where it was): `LLM.beam_search` sends new requests in each "
-        "step, as in the last question. The blocks of a prompt are shared still, a partial block is computed again.\n\n"
+        "Users objected. So it left the *core* only, in version 0.6.3 ([where is it?]"
+        "(https://github.com/vllm-project/vllm/issues/10605)): `LLM.beam_search` sends new requests in each step, as in the last "
+        "question. Full blocks are shared still, a partial one is computed again.\n\n"
         "Its authors [measured](https://github.com/vllm-project/vllm/pull/8726), on one GPU and with prefix caching, more requests a second "
         "than before, and far fewer without; some users [found it slower](https://github.com/vllm-project/vllm/issues/14426).",
     )
