@@ -164,7 +164,7 @@ class Player:
 
     def _draft(self, op: Draft) -> None:
         """The model's own next token, and drafts behind it, take slots."""
-        self.manager.reserve(op.seq_id, 1 + op.num_tokens)
+        self.manager.must_be_writable(op.seq_id)
         token = self._speaker.greedy(op.seq_id, self._last_position(op.seq_id))
         if op.tokens:
             self.manager.draft(op.seq_id, token, op.tokens)

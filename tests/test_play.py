@@ -1,6 +1,5 @@
 """Playing a scenario: what is yielded, where it came from, and what a refusal may not do."""
 
-import inspect
 from dataclasses import replace
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from pagedviz import scenario
 from pagedviz.engine import block_manager, errors
 from pagedviz.play import PROJECT, Player, free_queue, planner
-from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Generate
+from pagedviz.scenario import Add, Append, CacheConfig, Draft, Fork, Free, Generate
 from pagedviz.vocabulary import VOCABULARY
 from tests.model_cases import scores_of
 
@@ -39,7 +38,7 @@ def test_source_line_is_the_one_that_reported_the_event():
 
 def test_source_line_of_a_refusal_is_the_one_that_raised_it():
     (happening,) = play(CacheConfig(), Free("X"))
-    lines = inspect.getsource(block_manager).splitlines()
+    lines = (PROJECT / happening.source.file).read_text().splitlines()
     assert "raise errors.UnknownSequence(" in lines[happening.source.line - 1]
 
 
@@ -107,3 +106,13 @@ def test_any_name_that_a_scenario_takes_can_be_played(name):
     parsed = scenario.from_json({"pagedviz": 1, "ops": ops})
     happenings = play(parsed.cache, *parsed.ops)
     assert [h.broken for h in happenings if h.broken or h.refused] == []
+
+
+def test_a_guess_that_is_not_sure_enough_makes_no_room_for_itself():
+    player = planner(CacheConfig(num_blocks=4, block_size=2, auto_spill=True), 0)
+    for seq_id in "BA":
+        list(player.perform(Add(seq_id, tuple("abcd"))))
+    (refused,) = player.perform(Draft("A", 2, min_confidence=1.0))
+    assert refused.refused is not None
+    assert refused.refused["error"] == "NotConfident"
+    assert refused.broken == ()

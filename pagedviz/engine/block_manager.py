@@ -224,13 +224,17 @@ class BlockManager(HostCopies):
         """One launch: each of these sequences writes what it was scheduled, in this order."""
         self._write([self.sequences[seq_id] for seq_id in seq_ids])
 
-    def reserve(self, seq_id: str, num_tokens: int) -> None:
-        """Make sure that `num_tokens` more can be written to a resident sequence, or raise. Takes no block yet."""
+    def must_be_writable(self, seq_id: str) -> None:
+        """Raise unless a sequence is on the device and has no drafts that wait for their launch. Moves nothing."""
         seq = self._find(seq_id)
         if not seq.is_resident:
             raise errors.NotResident(seq_id=seq_id, host_blocks=seq.host_blocks)
-        if seq.drafts:
-            self._must_be_at_rest(seq)
+        self._must_be_at_rest(seq)
+
+    def reserve(self, seq_id: str, num_tokens: int) -> None:
+        """Make sure that `num_tokens` more can be written to a resident sequence, or raise. Takes no block yet."""
+        self.must_be_writable(seq_id)
+        seq = self.sequences[seq_id]
         seq_len, groups = seq.seq_len, len(self.windows)
         end = self.blocks_for(seq_len + num_tokens)
         needed = groups * max(0, end - len(seq.block_table))  # what rejected drafts have left is spare
