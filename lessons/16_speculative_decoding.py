@@ -13,7 +13,7 @@ CLAIM = (
     "One launch verifies several guessed words; those that the model would not have said are rolled back, and the words "
     "are the same as without."
 )
-SEED = 16
+SEED = 25
 DRAFTS, CUT, LOAD, OUTPUTS = 3, 0.4, 3, 5
 CACHE = CacheConfig(
     num_blocks=14,
@@ -213,8 +213,10 @@ def lesson(run: Run) -> Iterator[Page]:
 
 
 def _prompt(run: Run) -> list[str]:
-    """Words behind which as many drafts are right as the seed draws, or where there are none such, as few as possible."""
-    length, wanted = run.random.choice([5, 6, 7]), run.random.choice([0, 1, 2])
+    """Words behind which as many drafts are right as the seed draws, or where there are none such, as few as possible.
+    So many words that a draft of the second round fills a block."""
+    wanted = run.random.choice([0, 1, 2])
+    length = 6 if wanted == 2 else run.random.choice([6, 7])
     right: dict[int, list[str]] = {}
     for prompt in _prompts(run, length):
         right.setdefault(_num_right(run, prompt), prompt)
@@ -330,12 +332,10 @@ def _why_hashed(after: After) -> str:
     state = after.after
     full = [block for j, block in enumerate(state.block_tables["B"]) if state.filled("B", j) == state.block_size]
     drafted = [block for block in full if block not in state.cached]
-    why = (
-        f"Block {_listed(drafted)} is full as well, but some of its words are drafts, which may be taken back."
-        if drafted
-        else f"Block {full[-1]} got its last word by the model, not by a draft. The drafts stand in the block behind."
+    return (
+        f"All words of {_listed(_hashed(after))} are known. Block {_listed(drafted)} is full as well, but "
+        "some of its words are drafts, which may be taken back."
     )
-    return f"All words of {_listed(_hashed(after))} are known. {why}"
 
 
 def _why_so_many(guesses: Mapping[str, Sequence[tuple[Token, float]]], after: After) -> str:

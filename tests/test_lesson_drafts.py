@@ -83,8 +83,7 @@ def test_what_the_model_would_not_have_said_is_rolled_back(taught, models, seed)
     drafts, right = guessed(loaded, models[seed], prompt)
     assert placed.outcome.before.drafted["B"] == tuple(token for token, _ in drafts)
     assert placed.graded()[0] == DRAFTS - right > 0
-    draws = random.Random(seed)
-    assert (len(prompt), right) == (draws.choice([5, 6, 7]), draws.choice([0, 1, 2]))
+    assert right == random.Random(seed).choice([0, 1, 2])
     after = placed.outcome.after
     assert after.seq_len("B") == len(prompt) + 1 + right
     assert f"“{' '.join(says(models[seed], prompt, DRAFTS + 2))}”" in placed.page.text
@@ -92,7 +91,7 @@ def test_what_the_model_would_not_have_said_is_rolled_back(taught, models, seed)
     assert ", ".join(f"“{token}”" for token, _ in alone) in placed.page.text
 
 
-@pytest.mark.parametrize("seed", [92, 359])
+@pytest.mark.parametrize("seed", [33, 37])
 def test_a_seed_whose_model_is_seldom_guessed_still_has_something_to_roll_back(seed):
     placed = by_title(lesson.load("16_speculative_decoding", seed))["Guess, then correct"]
     assert placed.graded()[0] == DRAFTS
@@ -142,7 +141,8 @@ def test_no_block_with_a_draft_has_a_hash_until_the_draft_stays(taught, seed):
     row = state.block_tables["B"]
     assert [block in state.cached for block in row] == [(j + 1) * SIZE <= known for j in range(len(row))]
     assert placed.graded()[0] == row[known // SIZE - 1]
-    assert ("is full as well" in placed.graded()[1]) == (known // SIZE < state.seq_len("B") // SIZE)
+    assert known // SIZE < state.seq_len("B") // SIZE
+    assert f"Block {row[known // SIZE]} is full as well" in placed.graded()[1]
     verified = pages["A guess gets no hash"].outcome.first("DraftsVerified")
     assert (len(verified.accepted), verified.rejected) == (DRAFTS, ())
 
