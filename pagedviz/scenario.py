@@ -104,8 +104,10 @@ class Scenario:
         return f'{head[:-1]},\n "ops": [\n  {ops}\n ]}}\n' if ops else f'{head[:-1]}, "ops": []}}\n'
 
     def with_ops(self, *ops: Op) -> "Scenario":
-        """This scenario with more operations at its end; raises ScenarioError when a limit is passed."""
-        return _checked(dataclasses.replace(self, ops=self.ops + ops))
+        """This scenario with more operations at its end; raises ScenarioError when one of them is none that a file may
+        hold, or when a limit is passed."""
+        read = tuple(operations.read(op.to_json(), "the operation") for op in ops)
+        return _checked(dataclasses.replace(self, ops=self.ops + read))
 
 
 def parse(source: str | bytes) -> Scenario:

@@ -586,3 +586,19 @@ def test_no_json_at_all_gives_anything_but_a_sentence(value):
             parse(json.dumps(source))
         except ScenarioError as error:
             str(error).encode()
+
+
+@pytest.mark.parametrize(
+    ("op", "sentence"),
+    [
+        (
+            Submit("A", ("a",), 1, samples=3, beams=2),
+            'the operation (submit A) has "samples": 3 and "beams": 2; a request has several of one of them at most',
+        ),
+        (Submit("A", ("a",), 1, salt="\t"), r'the operation.salt is "\t"; a salt has 1 to 16 printable characters'),
+    ],
+)
+def test_a_run_takes_no_operation_that_its_own_text_could_not_hold(op, sentence):
+    with pytest.raises(ScenarioError) as raised:
+        Scenario().with_ops(op)
+    assert str(raised.value) == sentence

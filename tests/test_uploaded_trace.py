@@ -12,6 +12,7 @@ from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.scenario import Add, Append, Scenario
 from pagedviz.trace import Claims, Step
+from pagedviz.ui import sequences_page
 from pagedviz.ui.sequences_page import compared
 from tests.runner_cases import TINY, Played
 
@@ -73,3 +74,10 @@ def test_before_all_is_computed_nothing_is_said_of_the_whole(run):
         said, same = compared(claims, RunView(RUN), part)
         assert same is None
         assert said == "The trace has 5 steps, its run 5; 2 were computed here again, and 2 came out the same."
+
+
+@pytest.mark.parametrize(("score", "same"), [(-1.50001, True), (-1.6, False), (None, False)])
+def test_scores_of_another_machine_may_differ_by_rounding_alone(run, score, same):
+    computed, _ = run
+    claim = {"event": {"scores": [score]}, "check": {"ok": True}}
+    assert sequences_page._as_computed(claim, {"event": {"scores": (-1.5,)}}, computed.checks[0]) is same

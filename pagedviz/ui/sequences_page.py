@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from pagedviz import scenario as scenarios
+from pagedviz import trace
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
@@ -120,9 +121,7 @@ def _as_computed(claim: Any, step: dict[str, Any], check: Check | None) -> bool:
     if not isinstance(claim, dict) or not isinstance(claim.get("check"), dict) or check is None:
         return False
     told = {name: claim.get(name) for name in step}
-    return bool(
-        json.dumps(told, sort_keys=True) == json.dumps(step, sort_keys=True) and claim["check"].get("ok") == check.ok
-    )
+    return trace.alike(told, json.loads(json.dumps(step))) and trace.alike(claim["check"].get("ok"), check.ok)
 
 
 def _progress(own: OwnRun, run: ComputedRun) -> None:
