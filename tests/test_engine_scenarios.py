@@ -210,12 +210,12 @@ def test_S31_the_samples_of_a_prompt_share_its_blocks_until_they_write():
     assert scheduler.table == {"g.1": [0, 2], "g.2": [0, 1]}
 
 
-def test_S34_slots_ahead_take_blocks_at_once():
+def test_S34_slots_for_drafts_take_blocks_at_once():
     """Printed by vLLM 0.6.4.post1."""
     cache = Watched(20, profile="vllm-v0")
     cache.add("p", range(7))
     assert (len(cache.table["p"]), len(cache.free_blocks)) == (2, 18)
-    cache.extend("p", [7], lookahead=5)
+    cache.draft("p", 7, range(8, 13))
     assert (len(cache.table["p"]), len(cache.free_blocks)) == (4, 16)
 
 

@@ -147,23 +147,22 @@ class BlockManager(HostCopies):
         self._allocate_up_to(seq, need.num_blocks, reason)
         self._schedule(seq, tokens[need.num_hit_tokens : until])
 
-    def extend(self, seq_id: str, tokens: Tokens[Token], lookahead: int = 0) -> None:
+    def extend(self, seq_id: str, tokens: Tokens[Token]) -> None:
         """Schedule more tokens, the sequence's drafts last: let go of what is out of the window, copy a shared tail,
-        then take blocks for what does not fit behind it, and for `lookahead` tokens more."""
-        self.reserve(seq_id, len(tokens) + lookahead)
+        then take blocks for what does not fit behind it."""
+        self.reserve(seq_id, len(tokens))
         seq = self.sequences[seq_id]
         if self.has_window:
             self._take_null_block()
             self._let_go_out_of_window(seq)
         if seq.seq_len % self.block_size:
             self._make_writable(seq)
-        seq_len = seq.seq_len + len(tokens) + lookahead
+        seq_len = seq.seq_len + len(tokens)
         needed = self.blocks_for(seq_len)
         if len(seq.block_table) < needed:
             reason = "its last block is full"
-            if len(tokens) + lookahead > 1:
-                ahead = f" and {lookahead} slots ahead" if lookahead else ""
-                many = f"{words.count(len(tokens), 'token')}{ahead}"
+            if len(tokens) > 1:
+                many = words.count(len(tokens), "token")
                 reason = f"{seq.seq_len} + {many} need ceil({seq_len} / {self.block_size}) = {needed}"
             self._allocate_up_to(seq, needed, reason)
         self._schedule(seq, tokens)
