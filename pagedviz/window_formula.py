@@ -25,7 +25,6 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
             if event.group:  # group 0's entries stand already
                 hit = len(after.block_tables[event.seq_id]) * size
                 window = after.windows[event.group]
-                assert window is not None
                 seen = first_seen(hit, window)
                 agreed = [f"tokens that every group agrees on = {hit}", *_below(cache, hit, window, seen)]
             return [
@@ -60,7 +59,7 @@ def _let_go(cache: CacheConfig, computed: int, window: int | None, seen: int) ->
     ]
 
 
-def _below(cache: CacheConfig, computed: int, window: int, seen: int) -> list[str]:
+def _below(cache: CacheConfig, computed: int, window: int | None, seen: int) -> list[str]:
     return [
         f"first position seen = {computed} − {window} + 1 = {seen}",
         f"blocks below = floor({seen} / {cache.block_size}) = {seen // cache.block_size}",

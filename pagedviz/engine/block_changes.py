@@ -119,9 +119,7 @@ class BlockChanges:
                 block = self._on_device(seq, j, group)
                 ref_count, cached, queue_index = self._let_go(seq, j, block, self.pool, run)
                 row[j] = null_block = self._take_null_block()
-                window = self.windows[group]
-                assert window is not None
-                seen = first_seen(seq.seq_len, window)
+                seen = first_seen(seq.seq_len, self.windows[group])
                 told = (seq.seq_id, j, block, null_block, ref_count, queue_index, cached, seen, self._label(group))
                 self._report(BlockOutOfWindow(*told))
             seq.num_skipped[group] = max(end, seq.num_skipped[group])

@@ -334,12 +334,8 @@ class BlockManager(HostCopies):
         links = self._links(tokens, salt, (len(tokens) - 1) // self.block_size)
         found = [[self.cache.find(link, group) for link in links] for group in range(len(self.windows))]
         agreed = agreed_prefix(found, self.windows, self.block_size)
-        ends = [self._first_needed(agreed, window) for window in self.windows]
+        ends = [below_window(agreed * self.block_size, window, self.block_size) for window in self.windows]
         return [[None if j < end else row[j] for j in range(agreed)] for row, end in zip(found, ends, strict=True)]
-
-    def _first_needed(self, num_blocks: int, window: Window) -> int:
-        """The first logical block that the token behind so many full blocks sees."""
-        return 0 if window is None else below_window(num_blocks * self.block_size, window, self.block_size)
 
     def _links(self, tokens: Tokens[Token], salt: str | None, num_blocks: int) -> list[Link]:
         """What the first whole blocks of a prompt hold."""

@@ -134,7 +134,7 @@ def in_window(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
     for window, tables in zip(after.windows, after.all_tables, strict=True):
         for seq_id, row in tables.items():
             num_tokens = after.seq_len(seq_id) - after.unverified.get(seq_id, 0)
-            end = 0 if window is None else first_seen(num_tokens, window) // after.block_size
+            end = first_seen(num_tokens, window) // after.block_size
             if after.null_block is not None and after.null_block in row[end:]:
                 yield f"{seq_id}'s logical block {row.index(after.null_block, end)} is null, and tokens to come see it"
 

@@ -11,12 +11,12 @@ Window = int | None  # in tokens; None: every token is seen
 WindowRelease = Callable[[int, int, int], int]  # (tokens in the cache, window, block_size) -> leading blocks let go
 
 
-def first_seen(num_tokens: int, window: int) -> int:
-    """The first position that the next token, number `num_tokens`, sees."""
-    return max(0, num_tokens - window + 1)
+def first_seen(position: int, window: Window) -> int:
+    """The first position that the token at `position` sees."""
+    return 0 if window is None else max(0, position - window + 1)
 
 
-def below_window(num_tokens: int, window: int, block_size: int) -> int:
+def below_window(num_tokens: int, window: Window, block_size: int) -> int:
     """Every block of which no token is seen any more. Example: 8 tokens, window 4, blocks of 4 -> 1. Source: V1."""
     return first_seen(num_tokens, window) // block_size
 

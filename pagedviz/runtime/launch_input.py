@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pagedviz.engine.events import Event, Write, Written
 from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.windows import first_seen
 
 NO_SLOT = -1  # of a token that is in the cache already: it asks, and writes nothing
 
@@ -93,7 +94,7 @@ def newest_sees_all(snapshot: Snapshot, seq_id: str) -> bool:
     if last < 0 or not snapshot.is_resident(seq_id):
         return False
     for window, tables in zip(snapshot.windows, snapshot.all_tables, strict=True):
-        first = 0 if window is None else max(0, last - window + 1)
+        first = first_seen(last, window)
         row = tables[seq_id]
         if len(row) <= last // size or snapshot.null_block in row[first // size : last // size + 1]:
             return False

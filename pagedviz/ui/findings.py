@@ -6,6 +6,7 @@ from typing import Any
 import streamlit as st
 
 from pagedviz import probe
+from pagedviz.engine.windows import first_seen
 from pagedviz.figures.counts_by_block_size import counts_by_block_size
 from pagedviz.probe import Answer, Probe
 from pagedviz.ui import bandwidth_found, radix_found, swap_found, timetable_found
@@ -56,8 +57,7 @@ def _followed(answer: Answer, i: int, window: int | None) -> range:
     """The logical blocks of a sequence that its rows of q look at."""
     size, seq_len = max(1, answer["block_size"]), answer["seq_lens"][i]
     first_query = seq_len - answer["query_lens"][i]
-    first_seen = 0 if window is None else max(0, first_query - window + 1)
-    return range(first_seen // size, -(-seq_len // size))
+    return range(first_seen(first_query, window) // size, -(-seq_len // size))
 
 
 def _of_group(number: int, window: int | None) -> str:
