@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 ROTARY_BASE = 10_000.0
 PIECE = 128  # tokens that are computed at once: their scores over all before them are what takes memory
-KEPT_BYTES = 32 * 2**20  # by one model; when there is more, all is forgotten and computed again
+KEPT_BYTES = 32 * 2**20  # by one model; when there is more, it keeps only what it was asked last
 
 
 class Weights(NamedTuple):
@@ -105,8 +105,6 @@ class DenseModel:
 
     def _path(self, tokens: Sequence[Token]) -> list[_Node]:
         """The nodes of all tokens, computed where they are not there."""
-        if self._kept_bytes > KEPT_BYTES:
-            self._first, self._kept_bytes = {}, 0
         path: list[_Node] = []
         after = self._first
         for token in tokens:
@@ -120,7 +118,16 @@ class DenseModel:
                 after[token], after = node, node.after
                 path.append(node)
                 self._kept_bytes += node.num_bytes
+        if self._kept_bytes > KEPT_BYTES:
+            self._keep_only(path, tokens)
         return path
+
+    def _keep_only(self, path: list[_Node], tokens: Sequence[Token]) -> None:
+        self._first = {tokens[0]: path[0]}
+        for node, token, following in zip(path, tokens[1:], path[1:], strict=False):
+            node.after = {token: following}
+        path[-1].after = {}
+        self._kept_bytes = sum(node.num_bytes for node in path)
 
     def _compute(self, path: list[_Node], tokens: Sequence[Token]) -> list[_Node]:
         """Take tokens behind those of `path` through all layers at once."""
@@ -152,14 +159,14 @@ class DenseModel:
     def _attend(self, q: Array, k: Array, v: Array, positions: Array, window: int | None) -> Array:
         """Causal: q [n, num_heads, head_dim] over k and v [seq_len, num_kv_heads, head_dim] -> [n, hidden]."""
         group = self.cache.num_heads // self.cache.num_kv_heads
-        k, v = (np.repeat(heads, group, axis=1) for heads in (k, v))
-        scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(self.cache.head_dim)
+        k, v = (np.repeat(heads, group, axis=1).swapaxes(0, 1) for heads in (k, v))
+        scores = q.swapaxes(0, 1) @ k.swapaxes(1, 2) / np.sqrt(self.cache.head_dim)
         behind = positions[:, None] - np.arange(len(k))
         seen = behind >= 0 if window is None else (behind >= 0) & (behind < window)
         scores = np.where(seen, scores, -np.inf)
         share = np.exp(scores - scores.max(axis=-1, keepdims=True))
         share /= share.sum(axis=-1, keepdims=True)
-        attended: Array = np.einsum("hqk,khd->qhd", share, v)
+        attended: Array = (share @ v).swapaxes(0, 1)
         return attended.reshape(len(q), -1)
 
 

@@ -20,6 +20,7 @@ from pagedviz.vocabulary import VOCABULARY
 # Scores are this much sharper in a confidence than in the model's own softmax: so that on average it is the part of the
 # drafts that are right.
 SHARPNESS = 3.0
+CONTEXT = 64  # tokens that it looks back
 
 
 def drafts(
@@ -43,7 +44,7 @@ def drafts(
 
 def _guesses(cache: CacheConfig, seed: int, tokens: Sequence[Token], k: int) -> Array:
     """What the context adds to the last hidden state of each of the next k positions: [k, hidden]."""
-    x = np.stack([embedding(cache, seed, token) for token in tokens]).astype(np.float64)
+    x = np.stack([embedding(cache, seed, token) for token in tokens[-CONTEXT:]]).astype(np.float64)
     guesses = np.zeros((k, x.shape[1]))
     for w, window in zip(double_weights(cache, seed).layers, windows(cache), strict=True):
         values = (norm(x) @ w["v"]).reshape(len(x), cache.num_kv_heads, -1)

@@ -64,6 +64,12 @@ def test_more_drafts_begin_with_the_same_ones():
     assert [drafts(CacheConfig(), 0, CONTEXT, k) for k in range(9)] == [eight[:k] for k in range(9)]
 
 
+def test_only_the_newest_tokens_count():
+    long = tuple(range(drafter.CONTEXT))
+    assert drafts(CacheConfig(), 0, ("x", "y", *long), 4) == drafts(CacheConfig(), 0, long, 4)
+    assert drafts(CacheConfig(), 0, long, 4) != drafts(CacheConfig(), 0, long[-8:], 4)
+
+
 def test_another_process_drafts_the_same():
     cache = replace(CacheConfig(), num_heads=8, head_dim=64)
     code = (

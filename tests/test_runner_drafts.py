@@ -9,7 +9,7 @@ from pagedviz.engine.speculation import Speculation
 from pagedviz.play import Player
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import KVLog
-from pagedviz.scenario import Add, Append, Draft, EngineSteps, Generate, Submit, Verify
+from pagedviz.scenario import Add, Append, Draft, EngineSteps, Free, Generate, Submit, Verify
 from pagedviz.vocabulary import VOCABULARY
 from tests.model_cases import dense
 from tests.runner_cases import TINY, Played
@@ -45,6 +45,9 @@ def test_right_drafts_stay_and_wrong_ones_are_rolled_back_and_overwritten(cache)
     assert played.state.tokens["A"] == said
     rolled_back = verified(played)[0]
     assert len(rolled_back.slots) == 2 * len(cache.windows)
+    played.play(Free("A"))  # its last block is filled in part, in every group
+    assert len(said) % cache.block_size
+    assert played.first_failure is None
 
 
 def test_rolled_back_slots_hold_nan_in_every_layer_until_they_are_written_again():
