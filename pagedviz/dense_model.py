@@ -161,7 +161,7 @@ class DenseModel:
         group = self.cache.num_heads // self.cache.num_kv_heads
         k, v = (np.repeat(heads, group, axis=1).swapaxes(0, 1) for heads in (k, v))
         scores = q.swapaxes(0, 1) @ k.swapaxes(1, 2) / np.sqrt(self.cache.head_dim)
-        behind = positions[:, None] - np.arange(len(k))
+        behind = positions[:, None] - np.arange(k.shape[1])
         seen = behind >= 0 if window is None else (behind >= 0) & (behind < window)
         scores = np.where(seen, scores, -np.inf)
         share = np.exp(scores - scores.max(axis=-1, keepdims=True))
