@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pagedviz.engine import tier_replay
 from pagedviz.engine.errors import BlockInTransfer, NotReady, TooFewChunks, UnknownTransfer
-from pagedviz.engine.tier_policies import WRITE_POLICIES, Moment
+from pagedviz.engine.policies import POLICIES
+from pagedviz.engine.tier_policies import Moment
 from tests.radix_cases import refused
 from tests.tier_cases import WatchedTier
 
@@ -49,7 +50,7 @@ class Copy:
 class TierMachine(RuleBasedStateMachine):
     operations = 0  # of all machines of this process
 
-    @initialize(num_chunks=st.integers(2, 8), policy=st.sampled_from(WRITE_POLICIES), stored=KEYS)
+    @initialize(num_chunks=st.integers(2, 8), policy=st.sampled_from(POLICIES["host_write"]), stored=KEYS)
     def start(self, num_chunks, policy, stored):
         self.tier = WatchedTier(num_chunks)
         self.policy = policy

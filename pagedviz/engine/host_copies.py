@@ -32,7 +32,7 @@ class HostCopies(TierChanges):
         self._begin_load("The load", hits, links)
 
     def fetch(self, seq_id: str, tokens: Tokens[Token], salt: str | None) -> bool:
-        """Is some of a prompt on its way from the host? If the host has some of it, it is from now on."""
+        """Begin to bring back what the host has of a prompt, unless a load does so already. False: none is on its way."""
         if self.tier is None:
             return False
         hits, links = self._on_host(tokens, salt)

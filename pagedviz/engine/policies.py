@@ -18,13 +18,7 @@ from pagedviz.engine.batching import Batching, prefill_first, running_first, sta
 from pagedviz.engine.chunking import Chunking, never_split, split, split_first_only
 from pagedviz.engine.free_queue import FreeQueue, Recency
 from pagedviz.engine.orders import Order, by_priority, first_come, longest_prefix_first
-from pagedviz.engine.tier_policies import (
-    WritePolicy,
-    on_second_hit,
-    when_asked,
-    write_back,
-    write_through,
-)
+from pagedviz.engine.tier_policies import WritePolicy, on_second_hit, when_asked, write_back, write_through
 from pagedviz.engine.victims import Preemption, Victim, fewest_outputs, last_admitted, least_urgent, recompute, swap
 from pagedviz.engine.windows import WindowRelease, below_window, window_and_two_blocks
 
@@ -156,6 +150,9 @@ class Profile:
 
     `null_block`: block 0 is never handed out, and pads the tables. `fork`: sequences may share a partly filled block,
     which makes copy-on-write possible. All others are functions, each of a kind in `POLICIES`, where it is explained.
+
+    Where an engine has no such thing the choice is ours: nano-vllm has no windows, drafts or host tier, V0 no host tier
+    and no prefix caching beside a window. SGLang keeps a second pool for layers with a window; groups here share one.
     """
 
     name: str

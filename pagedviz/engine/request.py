@@ -8,7 +8,7 @@ from pagedviz.engine.events import Token
 @dataclass(slots=True)
 class Request:
     """`outputs` are the tokens generated so far, by sequence; the newest of each is in no slot yet. `num_tokens` are
-    wanted of each.
+    wanted of each. `num_named` counts the names that its sequences were given.
 
     `arrival` counts the requests. The smaller `priority` goes first, where a policy looks at it. `says` are outputs
     that were given with the request; then none is sampled. `prefill_until` tokens were known when it was admitted.

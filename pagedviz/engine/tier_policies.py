@@ -45,6 +45,3 @@ def on_second_hit(moment: Moment) -> bool:
     HiCache calls it write_through_selective and counts alike: who computes a block is its first hit.
     """
     return moment.what != "evicted" and moment.hit_count >= 2
-
-
-WRITE_POLICIES: tuple[WritePolicy, ...] = (when_asked, write_through, write_back, on_second_hit)
