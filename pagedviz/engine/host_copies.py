@@ -32,7 +32,7 @@ class HostCopies(TierChanges):
         self._begin_load("The load", hits, links)
 
     def fetch(self, seq_id: str, tokens: Tokens[Token], salt: str | None) -> bool:
-        """Begin to bring back what the host has of a prompt, unless a load does so already. False: none is on its way."""
+        """Begin to bring back what the host has of a prompt, unless a load does already. False: none is on its way."""
         if self.tier is None:
             return False
         hits, links = self._on_host(tokens, salt)
