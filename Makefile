@@ -15,7 +15,8 @@ run: $(VENV)/run.stamp
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.chromium
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --ignore tests/browser
+	$(BIN)/python -m pytest tests/browser
 
 soak: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.soak
