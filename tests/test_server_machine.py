@@ -194,11 +194,21 @@ class ServerMachine(SchedulerMachine):
     def draft(self, who, drafts):
         name = list(self.by_hand)[who % len(self.by_hand)]
         token = generated(self.by_hand[name], 1)[0]
-        if self.perform(lambda: self.manager.draft(name, token, drafts)):
-            assert self.perform(lambda: self.manager.write([name]))
-            said = self.answers(name)
-            assert self.perform(lambda: self.manager.verify(name, len(said) - 1))
-            self.by_hand[name] += [token, *said[:-1]]
+        self.perform(lambda: self.manager.draft(name, token, drafts))
+
+    @precondition(lambda self: self.drafted())
+    @rule(who=WHO)
+    def verify(self, who):
+        name = self.drafted()[who % len(self.drafted())]
+        token = self.manager.sequences[name].scheduled[0]
+        assert self.perform(lambda: self.manager.write([name]))
+        said = self.answers(name)
+        assert self.perform(lambda: self.manager.verify(name, len(said) - 1))
+        self.by_hand[name] += [token, *said[:-1]]
+
+    def drafted(self):
+        """Sequences that somebody made by hand, and whose drafts wait to be verified."""
+        return [name for name in self.by_hand if self.manager.sequences[name].drafts]
 
     @precondition(lambda self: self.manager.tier and self.manager.sequences)
     @rule(who=WHO)
