@@ -18,11 +18,6 @@ def greedy(logits: Array) -> Token:
     return VOCABULARY[int(np.argmax(logits))]
 
 
-def sampled(logits: Array, seed: int, seq_id: str, position: int) -> Token:
-    """A word drawn in proportion to softmax(logits), by what chance gives this sequence at this position."""
-    return greedy(noised(logits, seed, seq_id, position))
-
-
 def noised(logits: Array, seed: int, seq_id: str, position: int) -> Array:
     """The scores plus Gumbel noise, whose greedy choice is a draw from their softmax.
 

@@ -42,7 +42,7 @@ def test_two_samples_are_drawn_by_chance_behind_a_prompt_that_is_computed_once(t
     prompt = scenario.ops[0].tokens
     logits = DenseModel(scenario.cache, seed).logits(prompt)
     assert dict(state.requests["S"].outputs) == {
-        seq_id: (sampling.sampled(logits, seed, seq_id, len(prompt) - 1),) for seq_id in ("S.1", "S.2")
+        seq_id: (sampling.greedy(sampling.noised(logits, seed, seq_id, len(prompt) - 1)),) for seq_id in ("S.1", "S.2")
     }
     assert state.block_tables["S.1"] == state.block_tables["S.2"]
     shared = len(prompt) % SIZE > 0
