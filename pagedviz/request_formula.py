@@ -29,8 +29,7 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
                 f"waiting = {_queue(after.waiting)}",
             ]
         case events.RequestAdmitted() | events.RequestSwappedIn():
-            running = [after.requests[name] for name in after.running]
-            seats = sum(max(request.samples, request.beams) for request in running)
+            seats = sum(after.requests[name].width for name in after.running)
             return [
                 f"running = {_queue(after.running)}",
                 f"{seats} of at most {cache.scheduler.max_num_seqs} sequences",

@@ -22,7 +22,7 @@ from pagedviz.engine.events import (
 from pagedviz.engine.request_events import RequestSubmitted, StepStarted, TokensSampled
 from pagedviz.engine.snapshot import Row, Snapshot
 from pagedviz.engine.tier_events import BlockLoaded, TierEvent, TierStoreBegun
-from pagedviz.engine.windows import first_seen
+from pagedviz.engine.windows import below_window
 
 Invariant = Callable[[Snapshot, Event, Snapshot], Iterator[str]]
 
@@ -133,8 +133,7 @@ def in_window(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
         return
     for window, tables in zip(after.windows, after.all_tables, strict=True):
         for seq_id, row in tables.items():
-            num_tokens = after.seq_len(seq_id) - after.unverified.get(seq_id, 0)
-            end = first_seen(num_tokens, window) // after.block_size
+            end = below_window(len(after.verified(seq_id)), window, after.block_size)
             if after.null_block is not None and after.null_block in row[end:]:
                 yield f"{seq_id}'s logical block {row.index(after.null_block, end)} is null, and tokens to come see it"
 
@@ -170,8 +169,7 @@ def cached_content(before: Snapshot, event: Event, after: Snapshot) -> Iterator[
 
 
 def _cached_content(event: Event, after: Snapshot, seq_id: str, row: Row, group: int) -> Iterator[str]:
-    size, known = after.block_size, after.tokens[seq_id]
-    verified = known[: len(known) - after.unverified.get(seq_id, 0)]
+    size, verified = after.block_size, after.verified(seq_id)
     entries = [None if block is None else after.cached.get(block) for block in row]
     for j, (named, held) in enumerate(zip(row, entries, strict=True)):
         if held is None:
@@ -245,8 +243,7 @@ def request_tokens(before: Snapshot, event: Event, after: Snapshot) -> Iterator[
     for name in (*after.running, *after.swapped):
         request = after.requests[name]
         for seq_id, output in request.outputs.items():
-            tokens = after.tokens.get(seq_id, ())
-            verified = tokens[: len(tokens) - after.unverified.get(seq_id, 0)]
+            verified = after.verified(seq_id) if seq_id in after.tokens else ()
             known = (*request.prompt, *output)
             # Drafts that were accepted are told as outputs a few events later.
             settled = isinstance(event, Written | StepStarted | TokensSampled)

@@ -39,6 +39,11 @@ class RequestState(NamedTuple):
         """Of the first sequence."""
         return next(iter(self.outputs.values()))
 
+    @property
+    def width(self) -> int:
+        """How many sequences it goes on as."""
+        return max(self.samples, self.beams)
+
     def to_json(self) -> dict[str, Any]:
         return {
             **self._asdict(),
@@ -105,6 +110,11 @@ class Snapshot:
     def seq_len(self, seq_id: str) -> int:
         """Tokens in the cache, the newest included."""
         return len(self.tokens[seq_id])
+
+    def verified(self, seq_id: str) -> tuple[Token, ...]:
+        """Its tokens in the cache, without the drafts that nobody has verified yet."""
+        tokens = self.tokens[seq_id]
+        return tokens[: len(tokens) - self.unverified.get(seq_id, 0)]
 
     def is_resident(self, seq_id: str) -> bool:
         """All entries of the sequence are on the device, so a kernel may run over it."""
