@@ -81,6 +81,11 @@ class BlockChanges:
         self._last_used: dict[int, int] = {}  # of cached blocks in use: when a sequence that let go was last scheduled
         self._uses: dict[int, int] = {}  # of cached blocks: by how many sequences, who computed it is the first
 
+    @property
+    def total(self) -> int:
+        """Device blocks that sequences can have: without the null block, also one that is still to be taken."""
+        return self.pool.num_blocks - (self.null_block is not None or self.has_window)
+
     def must_be_there(self, seq_id: str) -> None:
         """Raise unless there is such a sequence."""
         self._find(seq_id)

@@ -404,11 +404,6 @@ class BlockManager(HostCopies):
         """How many blocks so many tokens fill, the last perhaps in part."""
         return -(-num_tokens // self.block_size)
 
-    @property
-    def total(self) -> int:
-        """Device blocks that sequences can have: without the null block, also one that is still to be taken."""
-        return self.pool.num_blocks - (self.null_block is not None or self.has_window)
-
     def _residents(self) -> set[str]:
         return {seq.seq_id for seq in self.sequences.values() if seq.is_resident}
 

@@ -88,8 +88,7 @@ class TierChanges(BlockChanges):
         assert self.tier is not None
         blocks = list(islice((block for block in self.pool.free_blocks if block not in hits), len(links)))
         if len(blocks) < len(links):
-            total = self.pool.num_blocks - (self.null_block is not None)
-            raise errors.NoFreeBlocks(seq_id=seq_id, needed=len(links), free=len(blocks), total=total)
+            raise errors.NoFreeBlocks(seq_id=seq_id, needed=len(links), free=len(blocks), total=self.total)
         self._kept = [link.key for link in links]
         self.tier.touch(self._kept)
         for block in blocks:
