@@ -71,6 +71,7 @@ def _answer(what: tuple[Any, ...], snapshot: Snapshot, wrong: bool, nan: bool, l
         logged.v[layer].append(drawn("v", layer, token, at)[None])
     shape = (CACHE["num_layers"], snapshot.num_blocks, snapshot.block_size, CACHE["num_kv_heads"], CACHE["head_dim"])
     kv = SimpleNamespace(k=torch.full(shape, torch.nan), v=torch.full(shape, torch.nan))
+    kv.of_layer = lambda layer: (kv.k[layer], kv.v[layer])  # there is one group
     for at in range(len(tokens)):
         block, offset = row[at // snapshot.block_size], at % snapshot.block_size
         if block is not None:
