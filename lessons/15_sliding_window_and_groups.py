@@ -239,7 +239,8 @@ def lesson(run: Run) -> Iterator[Page]:
         f"When D came, A's first 6 words would have hit {short} tokens, and its first 14 words {long}. With full attention "
         "alone that cannot be: there a hit of the longer is a hit of the shorter.\n\n"
         "Many models mix layers so: gpt-oss has every second layer windowed, Gemma 3 five of six. All blocks must be of one "
-        "size in bytes, so that one pool serves all groups.\n\n" + older,
+        "size in bytes, so that one pool serves all groups. So vLLM gives each group as many layers, and makes several groups "
+        "of Gemma 3's windowed ones.\n\n" + older,
     )
 
 

@@ -1,4 +1,4 @@
-"""The plain log: what each sequence's K and V are, kept apart from the cache. It judges the cache."""
+"""The plain log: what each sequence's K and V are, kept apart from the cache, which is judged by it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
