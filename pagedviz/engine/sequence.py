@@ -35,11 +35,14 @@ class Sequence:
     managed: bool = False
     num_offered: int = 0
     num_skipped: list[int] = field(init=False)
-    block_table: list[int | None] = field(init=False)  # group 0's, most often the only one
 
     def __post_init__(self) -> None:
         self.num_skipped = [0] * len(self.block_tables)
-        self.block_table = self.block_tables[0]
+
+    @property
+    def block_table(self) -> list[int | None]:
+        """Of group 0, most often the only one."""
+        return self.block_tables[0]
 
     @property
     def seq_len(self) -> int:
