@@ -7,6 +7,7 @@ from pagedviz.engine.errors import (
     BlocksInUse,
     NoFreeBlocks,
     NoHostTier,
+    NoRoomToLoad,
     NothingToLoad,
     NothingToStore,
 )
@@ -182,7 +183,7 @@ def test_other_tokens_behind_another_prefix_or_salt_are_not_loaded():
 def test_a_load_that_finds_too_few_free_blocks_changes_nothing():
     cache = stored()
     cache.add("b", [f"b{i}" for i in range(12)])
-    with refused(cache, NoFreeBlocks, seq_id="The load", needed=3, free=2, total=5):
+    with refused(cache, NoRoomToLoad, needed=3, free=2, total=5):
         cache.load([*PROMPT, "x"])
 
 

@@ -142,10 +142,10 @@ class BlockChanges:
         self._evict_for_others(block)
         return self.pool.take()
 
-    def _evict_for_others(self, block: int) -> None:
+    def _evict_for_others(self, block: int, kept: Collection[str] = ()) -> None:
         """A block of the free queue is to be handed out: whoever wants what it holds must have it from the host."""
         if block in self.cache:
-            self._offer("evicted", [block])
+            self._offer("evicted", [block], kept)
             self._evict(block, "it is the next out of the free queue, and is wanted for other tokens")
 
     def _evict(self, block: int, reason: str) -> None:
@@ -252,8 +252,11 @@ class BlockChanges:
         if computed:
             self._offer("computed", computed)
 
-    def _offer(self, what: Literal["computed", "hit", "evicted"], blocks: Collection[int]) -> None:
-        """Told of the moments in which a cached block may be stored elsewhere; here nobody listens."""
+    def _offer(
+        self, what: Literal["computed", "hit", "evicted"], blocks: Collection[int], kept: Collection[str] = ()
+    ) -> None:
+        """Told of the moments in which a cached block may be stored elsewhere, in place of nothing `kept` there. Here
+        nobody listens."""
 
     def _publish(self, seq: Sequence) -> None:
         """Give a hash to the blocks that are full, with what the next launch writes; drafts do not count."""

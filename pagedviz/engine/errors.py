@@ -146,6 +146,11 @@ class NoHostTier(CacheError):
     """This cache has no host tier, so nothing can be stored there or loaded. Give it host_chunks."""
 
 
+class NoRoomToLoad(CacheError):
+    """The load needs {needed:device block}, and {free} of {total} are free beside those that the same prompt hits. Free
+    or spill a sequence first."""
+
+
 class NothingToStore(CacheError):
     """{seq_id} has {cached:cached block} on the device, and the host has each of them, or a transfer is at it."""
 

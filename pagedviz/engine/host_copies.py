@@ -29,9 +29,9 @@ class HostCopies(TierChanges):
         hits, links = self._on_host(tokens, salt)
         if not links:
             raise errors.NothingToLoad(hit=len(hits) * self.block_size)
-        self._begin_load("The load", hits, links)
+        self._begin_load(hits, links)
 
-    def fetch(self, seq_id: str, tokens: Tokens[Token], salt: str | None) -> bool:
+    def fetch(self, tokens: Tokens[Token], salt: str | None) -> bool:
         """Begin to bring back what the host has of a prompt, unless a load does already. False: none is on its way."""
         if self.tier is None:
             return False
@@ -39,8 +39,8 @@ class HostCopies(TierChanges):
         loading = {key for transfer in self.tier.transfers if transfer.kind == "load" for key in transfer.block_hashes}
         if links and links[0].key not in loading:
             try:
-                self._begin_load(seq_id, hits, links)
-            except errors.NoFreeBlocks:
+                self._begin_load(hits, links)
+            except errors.NoRoomToLoad:
                 return False
         return bool(links)
 

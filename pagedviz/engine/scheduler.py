@@ -305,7 +305,7 @@ class Scheduler(RequestQueues):
         reason = self._reason_to_wait(request, now, max(now, whole.from_queue))
         if reason:
             return reason
-        if manager.fetch(request.seq_id, tokens, request.salt):
+        if manager.fetch(tokens, request.salt):
             return ON_ITS_WAY
         self.waiting.remove(request.seq_id)
         self.running.append(request.seq_id)

@@ -41,17 +41,18 @@ class TierChanges(BlockChanges):
         self.is_stored = self.tier is not None
         self.host_links: dict[BlockHash, Link] = {}
         self._loading: dict[int, list[Link]] = {}  # by transfer: a chunk that fails for one load is not lost to another
-        self._kept: list[BlockHash] = []  # what is about to be loaded, and makes no room for what is stored before
         self._goes_out = False  # what is stored now is wanted for other tokens at once
 
-    def _offer(self, what: Literal["computed", "hit", "evicted"], blocks: Collection[int]) -> None:
+    def _offer(
+        self, what: Literal["computed", "hit", "evicted"], blocks: Collection[int], kept: Collection[str] = ()
+    ) -> None:
         """A moment in the life of cached blocks: the profile says whether it is one to store them."""
         if self.tier is None:
             return
         wants = self.profile.host_write
         wanted = [b for b in blocks if b not in self.pending and wants(Moment(what, self._uses[b]))]
         try:
-            store = self._begin_store(wanted)
+            store = self._begin_store(wanted, kept)
         except errors.TooFewChunks:
             return  # what is on its way to or from the host stays; the block gets its next chance when it is hit
         if store and what == "evicted":
@@ -59,11 +60,11 @@ class TierChanges(BlockChanges):
             self.tier.finish(store.transfer_id)
             self._goes_out = False
 
-    def _begin_store(self, blocks: Collection[int]) -> Transfer | None:
+    def _begin_store(self, blocks: Collection[int], kept: Collection[str] = ()) -> Transfer | None:
         assert self.tier is not None
         links = [self.cache.links[block] for block in blocks]
         stored: dict[BlockHash, int] = {link.key: block for link, block in zip(links, blocks, strict=True)}
-        store = self.tier.begin_store(stored, self._kept)
+        store = self.tier.begin_store(stored, kept)
         if links:
             # Who uses the deepest of them uses all that stands before it.
             self.tier.touch([link.key for link in block_hash.chain(links[-1])])
@@ -83,18 +84,18 @@ class TierChanges(BlockChanges):
             found.append(held)
         return hits, found
 
-    def _begin_load(self, seq_id: str, hits: Collection[int], links: Tokens[Link]) -> None:
+    def _begin_load(self, hits: Collection[int], links: Tokens[Link]) -> None:
         """Load into the blocks that go out next, but into none that the same prompt hits."""
         assert self.tier is not None
         blocks = list(islice((block for block in self.pool.free_blocks if block not in hits), len(links)))
         if len(blocks) < len(links):
-            raise errors.NoFreeBlocks(seq_id=seq_id, needed=len(links), free=len(blocks), total=self.total)
-        self._kept = [link.key for link in links]
-        self.tier.touch(self._kept)
+            raise errors.NoRoomToLoad(needed=len(links), free=len(blocks), total=self.total)
+        keys = [link.key for link in links]
+        self.tier.touch(keys)
         for block in blocks:
-            self._evict_for_others(block)
-        self.tier.begin_load(dict(zip(self._kept, blocks, strict=True)))
-        self._kept = []
+            # Where that is written back, it takes no chunk of what is about to be loaded.
+            self._evict_for_others(block, keys)
+        self.tier.begin_load(dict(zip(keys, blocks, strict=True)))
 
     def _end(self, transfer_id: int, how: How) -> None:
         assert self.tier is not None
