@@ -2,12 +2,12 @@
 
 import pytest
 
-pytest.importorskip("streamlit", reason="streamlit is not installed")
+testing = pytest.importorskip("streamlit.testing.v1", reason="streamlit is not installed")
 
-from pagedviz.probe import Lens
-from pagedviz.ui import run_panel
-from pagedviz.ui.run_panel import lens_of
-from tests.run_cases import RUN, SERVING, happenings
+from pagedviz.probe import Lens  # noqa: E402
+from pagedviz.ui import run_panel  # noqa: E402
+from pagedviz.ui.run_panel import lens_of  # noqa: E402
+from tests.run_cases import RUN, SERVING, happenings  # noqa: E402
 
 ASKED = {"run": "03-165", "step": 4, "seq_id": "A", "layer": 1, "head": 0, "num_splits": 2}
 
@@ -52,3 +52,29 @@ def test_a_stage_that_is_built_anew_starts_where_the_learner_was(monkeypatch):
         monkeypatch.setattr(run_panel.st, "session_state", {run_panel.STAGE: {"at": at}})
         run_panel.show_stage("place", "mine", View(), None, start=1)
     assert sent == [1, 1, 4]
+
+
+def charts(step):
+    from dataclasses import replace
+
+    from pagedviz.run_view import RunView
+    from pagedviz.runtime.client import ComputedRun
+    from pagedviz.ui import run_panel
+    from tests.run_cases import RUN
+    from tests.test_trace import GOOD
+
+    view = RunView(RUN)
+    names = view.snapshot(1).block_tables
+    pays = replace(GOOD, weights={next(iter(names)): [[1.0]]})
+    run_panel.show_charts("x", view, ComputedRun("run-1", RUN, view.steps[:1], [replace(GOOD, weights={}), pays]), step)
+
+
+@pytest.mark.parametrize(
+    ("step", "said", "figures"), [(0, "No weights: ", 0), (1, "What A's newest", 1), (2, "This step has not been", 0)]
+)
+def test_no_chart_is_drawn_where_there_is_nothing_to_chart(step, said, figures):
+    app = testing.AppTest.from_function(charts, args=(step,), default_timeout=60)
+    app.run()
+    assert not app.exception
+    assert app.caption[0].value.startswith(said)
+    assert len(app.get("plotly_chart")) == figures

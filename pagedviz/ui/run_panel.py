@@ -114,24 +114,20 @@ def _plot(figure: Any, key: str, alt: str) -> None:
 
 def _weights(key: str, view: RunView, run: ComputedRun, step: int) -> None:
     check = view.checks(run)[step]
-    snapshot = view.snapshot(step)
-    seq_id, rows = next(iter(check.weights.items()), ("", [])) if check else ("", [])
-    if rows:
-        places = places_of_last_layer(snapshot, seq_id)
-        said = (
-            f"What {plain(seq_id)}'s newest token pays to each of its blocks, last layer, summed over its tokens: "
-            "softmax in float64 over the plain log. All blocks of one head together make 1."
-        )
-    else:
-        places = []
-        said = (
-            "This step has not been checked yet."
-            if check is None
-            else "No weights: this step concerns no token, a sequence of more than 64 blocks, or NaN in its keys."
-        )
-    st.caption(said)
-    alt = f"Attention weights of {seq_id}'s newest token by block" if rows else said
-    _plot(attention_weights(rows, places[: len(rows[0])] if rows else []), f"{key}-weights", alt)
+    if check is None:
+        st.caption("This step has not been checked yet.")
+        return
+    seq_id, rows = next(iter(check.weights.items()), ("", []))
+    if not rows:
+        st.caption("No weights: this step concerns no token, a sequence of more than 64 blocks, or NaN in its keys.")
+        return
+    st.caption(
+        f"What {plain(seq_id)}'s newest token pays to each of its blocks, last layer, summed over its tokens: "
+        "softmax in float64 over the plain log. All blocks of one head together make 1."
+    )
+    places = places_of_last_layer(view.snapshot(step), seq_id)
+    alt = f"Attention weights of {seq_id}'s newest token by block"
+    _plot(attention_weights(rows, places[: len(rows[0])]), f"{key}-weights", alt)
 
 
 def places_of_last_layer(snapshot: Snapshot, seq_id: str) -> list[str]:
