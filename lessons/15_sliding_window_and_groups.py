@@ -134,7 +134,7 @@ def lesson(run: Run) -> Iterator[Page]:
         "It starts at the window",
         "Below is what the launch of this step was given: for each group its own table, its own slots, and its window. In "
         f"group 1 the kernel's loop started at the window: at position {longer - WINDOW}, in block "
-        f"{_rows(run.state, 'A')[1][(longer - WINDOW) // size]}, of which it masked {hidden} token{_s(hidden)}. (Pale on the "
+        f"{_rows(run.state, 'A')[1][(longer - WINDOW) // size]}, of which it masked {hidden} token{_s(hidden)}. (Faded on the "
         "stage is what the *next* token will not see.)\n\n"
         "Every slot that nobody owns holds NaN here, and so does the null block. Had the kernel read one of them, the output "
         "would be no number. The check is green: it never reads below the window.",

@@ -265,7 +265,7 @@ class EngineSteps(Op, verbs=("step",)):
     num_steps: int
 
     def __str__(self) -> str:
-        return f"{self.num_steps} step{'' if self.num_steps == 1 else 's'}"
+        return f"{self.num_steps} engine step{'' if self.num_steps == 1 else 's'}"
 
     def to_json(self) -> dict[str, Any]:
         return {"step": self.num_steps}

@@ -145,7 +145,7 @@ function swapWords({ refs }, row) {
 function drawBudget(ui, { state, colours }) {
   const used = [...state.scheduled];
   const left = state.tokenBudget - used.reduce((sum, [, count]) => sum + count, 0);
-  setText(ui.title, state.tokenBudget ? `engine step ${state.engineStep}, ${left} left of a budget of ${state.tokenBudget} tokens` : "no step has been taken yet");
+  setText(ui.title, state.tokenBudget ? `engine step ${state.engineStep}, ${left} left of a budget of ${state.tokenBudget} tokens` : "no engine step has been taken yet");
   setAttr(ui.spent, "data-empty", state.tokenBudget ? null : "");
   const shares = used.map(([seq, count]) => `${seq} ${count}`);
   setAttr(ui.spent, "aria-label", state.tokenBudget ? `Token budget ${state.tokenBudget}: ${[...shares, `${left} left`].join(", ")}` : "No token budget yet");

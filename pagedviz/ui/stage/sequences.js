@@ -23,7 +23,7 @@ export function makeSequences(onChoose) {
     h("h3", {}, "Sequences", h("span", { class: "quiet" }, " what each one sees")),
     title,
   );
-  const empty = h("p", { class: "quiet empty" }, "No sequence yet.");
+  const empty = h("p", { class: "quiet empty" }, "No sequence is in the cache.");
   const node = h("section", { class: "seqs-box", "aria-label": "Sequences and block tables" }, head, chooser, rows, empty);
   return { node, rows, title, select, note, chooser, empty };
 }
