@@ -36,17 +36,28 @@ def beam_search(cache, seed, prompt, num_beams, num_tokens):
     return beams
 
 
-@pytest.mark.parametrize("seed", [0, 2])
-def test_beams_are_those_of_a_search_without_a_cache(seed):
-    ops = (Submit("R", PROMPT, 4, beams=3), EngineSteps(6))
-    played = Played(*ops, cache=CACHE, seed=seed)
-    assert played.first_failure is None
-    request = played.state.requests["R"]
+SEARCH = (Submit("R", PROMPT, 4, beams=3), EngineSteps(6))
+
+
+def assert_searched(request, seed):
     wanted = beam_search(CACHE, seed, PROMPT, 3, 4)
     assert list(request.outputs.items()) == [(name, said) for name, (said, _) in wanted.items()]
     assert list(request.scores.values()) == pytest.approx([score for _, score in wanted.values()], abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_planned_beams_are_those_of_a_search_without_a_cache(seed):
+    plan = planner(CACHE, seed)
+    last = [happening.snapshot for op in SEARCH for happening in plan.perform(op)][-1]
+    assert_searched(last.requests["R"], seed)
+
+
+def test_beams_on_the_kernels_are_those_of_a_search_without_a_cache():
+    played = Played(*SEARCH, cache=CACHE)
+    assert played.first_failure is None
+    assert_searched(played.state.requests["R"], 0)
     assert {"SequenceForked", "BlockCopied"} <= {happening.event.kind for happening, _ in played.steps}
-    assert_planned(played, ops, seed)
+    assert_planned(played, SEARCH, 0)
 
 
 def test_samples_are_drawn_from_the_softmax_of_a_model_without_a_cache():

@@ -6,7 +6,7 @@ import pytest
 
 from pagedviz.engine.block_changes import BlockChanges
 from pagedviz.engine.speculation import Speculation
-from pagedviz.play import Player
+from pagedviz.play import Player, planner
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import KVLog
 from pagedviz.scenario import Add, Append, Draft, EngineSteps, Free, Generate, Submit, Verify
@@ -61,15 +61,29 @@ def test_rolled_back_slots_hold_nan_in_every_layer_until_they_are_written_again(
     assert played.first_failure is None
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_speculation_changes_no_word(seed):
-    ops = (Submit("A", ABC, 6), Submit("B", ("x", 7), 5), EngineSteps(9))
-    plain = Played(*ops, cache=CACHE, seed=seed)
-    ahead = Played(*ops, cache=replace(CACHE, speculation=Speculation(3)), seed=seed)
-    assert plain.first_failure is ahead.first_failure is None
-    said = [{s: request.output for s, request in run.state.requests.items()} for run in (plain, ahead)]
-    assert said[0] == said[1] == {"A": greedy(CACHE, ABC, 6, seed)[3:], "B": greedy(CACHE, ("x", 7), 5, seed)[2:]}
-    assert len(verified(ahead)) > 0
+SERVED = (Submit("A", ABC, 6), Submit("B", ("x", 7), 5), EngineSteps(9))
+AHEAD = replace(CACHE, speculation=Speculation(3))
+
+
+def assert_greedy(state, seed):
+    said = {name: request.output for name, request in state.requests.items()}
+    assert said == {"A": greedy(CACHE, ABC, 6, seed)[3:], "B": greedy(CACHE, ("x", 7), 5, seed)[2:]}
+
+
+@pytest.mark.parametrize("cache", [CACHE, AHEAD], ids=["one by one", "drafted"])
+def test_speculation_changes_no_word_on_the_kernels(cache):
+    played = Played(*SERVED, cache=cache)
+    assert played.first_failure is None
+    assert_greedy(played.state, 0)
+    assert bool(verified(played)) == (cache is AHEAD)
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_speculation_changes_no_word_of_the_plan(seed):
+    plan = planner(AHEAD, seed)
+    happenings = [happening for op in SERVED for happening in plan.perform(op)]
+    assert_greedy(happenings[-1].snapshot, seed)
+    assert any(happening.event.kind == "DraftsVerified" for happening in happenings)
 
 
 # --- broken on purpose ---
