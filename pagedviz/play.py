@@ -218,6 +218,9 @@ class Player:
                 said[seq_id] = self._said(seq_id)
         scheduler.sampled(said)
         for name, candidates in beams.items():
+            request = scheduler.requests[name]
+            sums = [request.scores.get(s, 0.0) + p for s, own in candidates.items() for _, p in own]
+            self._speaker.must_be_sure(sums, request.beams)
             scheduler.expand(name, candidates)
         for seq_id in said:
             if seq_id in scheduler.running and (k := scheduler.num_drafts(seq_id)) > 0:

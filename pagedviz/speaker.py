@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from pagedviz import drafter, sampling
 from pagedviz.cache_config import CacheConfig
 from pagedviz.dense_model import Array
@@ -20,25 +22,30 @@ class Speaker:
 
     def greedy(self, seq_id: str, position: int) -> Token:
         """The likeliest token after a position."""
-        return sampling.greedy(self._sure(self._logits(seq_id, position)))
+        scores = self._logits(seq_id, position)
+        self.must_be_sure(scores)
+        return sampling.greedy(scores)
 
     def sampled(self, seq_id: str, position: int) -> Token:
         """A token drawn by what chance gives this sequence at this position."""
         scores = sampling.noised(self._logits(seq_id, position), self._seed, seq_id, position)
-        return sampling.greedy(self._sure(scores))
+        self.must_be_sure(scores)
+        return sampling.greedy(scores)
 
     def candidates(self, seq_id: str, position: int, k: int) -> Candidates:
         """The k likeliest tokens after a position, with their log-probabilities."""
-        return sampling.best(self._sure(self._logits(seq_id, position), k), k)
+        scores = self._logits(seq_id, position)
+        self.must_be_sure(scores, k)
+        return sampling.best(scores, k)
 
     def drafts(self, tokens: Sequence[Token], k: int) -> list[tuple[Token, float]]:
         """The drafter's guess at the k tokens behind these, each with its confidence."""
         return drafter.drafts(self._cache, self._seed, tokens, k)
 
-    def _sure(self, scores: Array, k: int = 1) -> Array:
-        if sampling.gap(scores, k) < self._margin:
+    def must_be_sure(self, scores: Array | Sequence[float], k: int = 1) -> None:
+        """Raise TooClose where rounding might have made other ones the k best, or put them in another order."""
+        if sampling.gap(np.asarray(scores), k) < self._margin:
             raise sampling.TooClose
-        return scores
 
 
 def confident(drafts: Sequence[tuple[Token, float]], least: float) -> list[tuple[Token, float]]:

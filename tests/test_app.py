@@ -342,6 +342,7 @@ def test_a_request_with_several_beams_shows_as_one_and_only_where_its_profile_fo
     press(app, "Submit")
     press(app, "1 engine step")
     assert held(app).to_json()["ops"][-2]["beams"] == 2
+    assert app.number_input(key="own-request-beams").value == 1
     assert [radio.options for radio in app.radio if radio.label in ("Sequence", "Request")] == [["B"]]
     assert "Draft" not in labels(app)
     chosen(app, "Profile", "vllm-v1")

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from pagedviz import scenario
 from pagedviz.engine import block_manager, errors
 from pagedviz.play import PROJECT, Player, free_queue, planner
-from pagedviz.scenario import Add, Append, CacheConfig, Draft, Fork, Free, Generate
+from pagedviz.sampling import TooClose
+from pagedviz.scenario import Add, Append, CacheConfig, Draft, EngineSteps, Fork, Free, Generate, Submit
 from pagedviz.vocabulary import VOCABULARY
 from tests.model_cases import scores_of
 
@@ -116,3 +118,19 @@ def test_a_guess_that_is_not_sure_enough_makes_no_room_for_itself():
     assert refused.refused is not None
     assert refused.refused["error"] == "NotConfident"
     assert refused.broken == ()
+
+
+@pytest.mark.parametrize("margin", [0.0, 1e-4])
+def test_beams_that_rounding_could_order_otherwise_are_left_to_the_kernels(margin):
+    """Scores that look at nothing: the best word then the second is as likely as the second then the best."""
+    scores = np.linspace(3.0, 0.0, len(VOCABULARY))
+    player = Player(CacheConfig(), 0, lambda seq_id, position: scores, margin)
+    list(player.perform(Submit("A", ("a",), 3, beams=2)))
+    list(player.perform(EngineSteps(1)))
+    if margin:
+        with pytest.raises(TooClose):
+            list(player.perform(EngineSteps(1)))
+        assert len(player.scheduler.requests["A"].output) == 1
+    else:
+        list(player.perform(EngineSteps(1)))
+        assert len(player.scheduler.requests["A"].output) == 2

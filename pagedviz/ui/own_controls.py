@@ -5,9 +5,10 @@ does not apply is not there.
 """
 
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from types import UnionType
+from types import MappingProxyType, UnionType
+from typing import Any
 
 import streamlit as st
 
@@ -67,7 +68,7 @@ def show(own: OwnRun, state: Snapshot) -> None:
 def _add(own: OwnRun) -> None:
     def add() -> None:
         text = st.session_state["own-prompt"]
-        _do(own, lambda: Add(_free_name(own), scenarios.tokens_from_text(text, "the prompt")), "own-prompt")
+        _do(own, lambda: Add(_free_name(own), scenarios.tokens_from_text(text, "the prompt")), {"own-prompt": ""})
 
     with st.form("own-add"):
         st.text_input("New sequence", placeholder="Type its prompt", key="own-prompt", max_chars=MAX_TEXT)
@@ -79,7 +80,7 @@ def _work_on(own: OwnRun, names: list[str]) -> str:
 
     def append() -> None:
         text = st.session_state["own-more"]
-        _do(own, lambda: Append(chosen, scenarios.tokens_from_text(text, "the text")), "own-more")
+        _do(own, lambda: Append(chosen, scenarios.tokens_from_text(text, "the text")), {"own-more": ""})
 
     with st.form("own-append"):
         st.text_input("More words", placeholder="Type what comes next", key="own-more", max_chars=MAX_TEXT)
@@ -116,7 +117,7 @@ def _draft(own: OwnRun, chosen: str, state: Snapshot) -> None:
             tokens = scenarios.tokens_from_text(text, "the text")
             return Draft(chosen, len(tokens), tokens)
 
-        _do(own, make, "own-drafts")
+        _do(own, make, {"own-drafts": ""})
 
     with st.expander("Drafts", expanded=_has(own, Draft), key="own-drafts-open"):
         if drafts:
@@ -150,7 +151,8 @@ def _serve(own: OwnRun, unfinished: tuple[str, ...]) -> None:
             salt = given["salt"].strip() or None
             return Submit(_free_name(own), tokens, given["tokens"], (), given["priority"], salt, **branches)
 
-        _do(own, make, "own-request-prompt")
+        # The next request is one of a single sequence again, unless somebody says otherwise.
+        _do(own, make, {"own-request-prompt": "", **{f"own-request-{name}": 1 for name in branches}})
 
     with st.expander("Requests", expanded=bool(unfinished) or _has(own, Submit), key="own-requests-open"):
         with st.form("own-submit", border=False):
@@ -195,7 +197,7 @@ def _host_tier(own: OwnRun, chosen: str | None, state: Snapshot) -> None:
 
     def load() -> None:
         text = st.session_state["own-load"]
-        _do(own, lambda: Load(scenarios.tokens_from_text(text, "the prompt")), "own-load")
+        _do(own, lambda: Load(scenarios.tokens_from_text(text, "the prompt")), {"own-load": ""})
 
     transfers = state.tier.transfers.values()
     opened = bool(transfers) or _has(own, Store | Load)
@@ -223,12 +225,12 @@ def _in_transfer(own: OwnRun, transfer: Transfer) -> None:
             st.button(how.capitalize(), on_click=end, key=f"own-{how}-{number}")
 
 
-def _do(own: OwnRun, make: Callable[[], Op], field: str = "") -> None:
-    """Do an operation; then the stage plays to it, and the field that it was typed into is empty again."""
+def _do(own: OwnRun, make: Callable[[], Op], cleared: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Do an operation; then the stage plays to it, and the fields that are to be `cleared` hold these values again."""
     if own.do(make):
         run_panel.go(own.name, own.num_steps)
-        if field:
-            st.session_state[field] = ""
+        for field, value in cleared.items():
+            st.session_state[field] = value
 
 
 def _has(own: OwnRun, kind: type[Op] | UnionType) -> bool:

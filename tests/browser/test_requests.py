@@ -196,9 +196,10 @@ def test_a_finished_request_leaves_and_its_seat_stays_empty_in_a_static_batch(sh
     assert page.locator(".flights [data-request=C]").count() == 1  # it fades where it was
     assert page.locator(".request-list [data-request=C]").count() == 0
     assert "2 of 3 seats idle" in seats.inner_text()
-    assert "D had to wait in engine step 5: 3 sequences run already" in page.locator("[data-lane-of=waiting]").inner_text()
+    waiting = page.locator("[data-lane-of=waiting]")
+    assert "D had to wait in engine step 5: 3 sequences run already" in waiting.inner_text()
     page.get_by_role("slider", name="Step").fill(str(step_of("static", "RequestWaits")))
-    assert "D waits: 3 sequences run already, and max_num_seqs is 3" in page.locator("[data-lane-of=waiting]").inner_text()
+    assert "D waits: 3 sequences run already, and max_num_seqs is 3" in waiting.inner_text()
 
 
 def test_the_budget_is_told_in_words(show: Open) -> None:
