@@ -121,7 +121,7 @@ def test_other_policies_of_the_run_stay():
 
 
 def test_after_is_the_operation_at_whose_end_it_is_counted():
-    assert (asked(4)["after"], asked(4)["num_layers"]) == ("20 steps", 2)
+    assert (asked(4)["after"], asked(4)["num_layers"]) == ("20 engine steps", 2)
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,12 @@ class Run:
         self.ended = False
 
     def close(self) -> None:
-        """Let go of the tensors now: a generator that waits refers to its run, so nothing else would free them soon."""
+        """Let go of the tensors now: a generator that waits refers to its run, so nothing else would free them soon.
+
+        In Python 3.12 one that was closed still refers to what it held, so it goes as well.
+        """
         self._steps.close()
-        del self.runner
+        del self.runner, self._steps
 
     def advance(self) -> dict[str, Any] | None:
         """Compute one more step; None when there is none to compute now."""
