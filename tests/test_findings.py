@@ -348,7 +348,7 @@ def test_swaps_are_counted_out_and_back_and_recomputed_tokens_only_where_they_ar
         ["**swap**", "1", "B 8", "8 + 8", "32 + 32", "1,024 + 1,024", "1 + 1"],
         ["**swap**", "4", "B 8", "2 + 2", "8 + 8", "1,024 + 1,024", "1 + 1"],
     ]
-    assert app.caption[0].value.startswith("Counted after “20 steps”, out + back.")
+    assert app.caption[0].value.startswith("Counted after “20 engine steps”, out + back.")
     out_only = replace(moment, scenario=replace(moment.scenario, ops=(*PREEMPTING[:2], EngineSteps(3))))
     assert table(shown(asked, probes.answer(asked, out_only)))[1][3:] == ["2 + 0", "8 + 0", "1,024 + 0", "1 + 0"]
     asked = probe.SwapOrRecompute((4,), ("recompute",))
