@@ -35,7 +35,7 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
                 f"{seats} of at most {cache.scheduler.max_num_seqs} sequences",
             ]
         case events.RequestScheduled():
-            request, computed = _request(after, event.seq_id), after.seq_len(event.seq_id)
+            request, computed = after.requests[after.request_of(event.seq_id)], after.seq_len(event.seq_id)
             known = len(request.prompt) + len(request.outputs[event.seq_id])
             drafts, budget = len(after.drafted.get(event.seq_id, ())), event.budget_left + event.num_tokens
             given = f"{event.num_tokens - drafts} + {drafts} = {event.num_tokens}" if drafts else f"{event.num_tokens}"
@@ -71,11 +71,6 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
     return []
 
 
-def _request(state: Snapshot, seq_id: str) -> RequestState:
-    """The request that a sequence belongs to."""
-    return next(request for request in state.requests.values() if seq_id in request.outputs)
-
-
 def _named(state: Snapshot, request: RequestState) -> Counter[int]:
     """The device blocks that a request's tables name, each with how often; the null block is nobody's."""
     rows = [tables.get(seq_id, ()) for tables in state.all_tables for seq_id in request.outputs]
@@ -84,7 +79,7 @@ def _named(state: Snapshot, request: RequestState) -> Counter[int]:
 
 def _sampled(after: Snapshot, seq_id: str, tokens: tuple[Token, ...]) -> str:
     """How many outputs a sequence has, and how many of them this step gave."""
-    request = _request(after, seq_id)
+    request = after.requests[after.request_of(seq_id)]
     drafts = f", {len(tokens) - 1} accepted and 1 new" if len(tokens) > 1 else ""
     return f"{seq_id}: {len(request.outputs[seq_id])} of {request.num_tokens}{drafts}"
 

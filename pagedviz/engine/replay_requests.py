@@ -46,15 +46,10 @@ def _to_waiting(s: Snapshot, e: requests.RequestPreempted | requests.RequestDrop
     return {**_leave(s, e.seq_id), "waiting": (e.seq_id, *s.waiting)}
 
 
-def request_of(s: Snapshot, seq_id: str) -> str | None:
-    """The request that a sequence belongs to, or None."""
-    return next((name for name, request in s.requests.items() if seq_id in request.outputs), None)
-
-
 def _tokens_sampled(s: Snapshot, e: requests.TokensSampled) -> dict[str, Any]:
     grown = dict(s.requests)
     for seq_id, tokens in zip(e.seq_ids, e.tokens, strict=True):
-        name = request_of(s, seq_id) or seq_id
+        name = s.request_of(seq_id)
         outputs = grown[name].outputs
         grown[name] = grown[name]._replace(outputs={**outputs, seq_id: outputs[seq_id] + tokens})
     return {"requests": grown}

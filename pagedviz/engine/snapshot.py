@@ -107,6 +107,13 @@ class Snapshot:
         """Those of every group."""
         return (self.block_tables, *self.group_tables)
 
+    def request_of(self, seq_id: str) -> str:
+        """The name of the request that a sequence belongs to. Raises KeyError when it is nobody's."""
+        for name, request in self.requests.items():
+            if seq_id in request.outputs:
+                return name
+        raise KeyError(seq_id)
+
     def seq_len(self, seq_id: str) -> int:
         """Tokens in the cache, the newest included."""
         return len(self.tokens[seq_id])
