@@ -19,7 +19,9 @@ from contextlib import contextmanager
 from playwright.async_api import Browser, Page, async_playwright
 
 from pagedviz import lesson
-from pagedviz.scenario import Add, Append, CacheConfig, Scenario
+from pagedviz.scenario.operations import Add, Append
+from pagedviz.scenario.scenario import Scenario
+from pagedviz.scenario.settings import CacheConfig
 from pagedviz.ui import address
 from tests.chromium import find
 

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from pagedviz.lesson import Page, Question, Run
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "The block table"
 CLAIM = "A sequence's blocks lie anywhere; its block table says where."

@@ -3,7 +3,7 @@ from typing import Any
 
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Lens
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Attention through the table"
 CLAIM = "The kernel walks the table block by block and gets what dense attention gives, within rounding."

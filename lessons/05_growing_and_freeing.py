@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from pagedviz.lesson import After, Page, Question, Run
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Growing and freeing"
 CLAIM = "Blocks come one at a time and go back in a known order; nothing is ever moved to make room."

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from pagedviz.lesson import After, Page, Question, Run
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Copy-on-write"
 CLAIM = "A fork shares every block; the first to write into a shared one copies it, the last writes in place."

@@ -6,7 +6,7 @@ from pagedviz.engine.events import BlockCopied, Event, SequenceForked, Token, Wr
 from pagedviz.engine.request_events import BeamsChosen
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.lesson import After, Page, Question, Run
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Beam search"
 CLAIM = "Beams make a tree of shared blocks: going on as two takes no block, and who is pruned frees at once what nobody else names."

@@ -4,7 +4,7 @@ from pagedviz.engine.events import BlockEvicted, BlockHit, SequenceAdded
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import UnchainedHit
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Prefix caching"
 CLAIM = "A full block is found again by a hash of its tokens and of all before them; without these it would be wrong."

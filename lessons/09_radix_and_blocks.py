@@ -6,7 +6,7 @@ from pagedviz.engine.orders import longest_prefix_first
 from pagedviz.engine.serving import one_by_one
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Orders, Radix
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Tree or chain?"
 CLAIM = "With pages of one token a tree also hits the tokens that fill no block; the order of serving decides what is left to hit."

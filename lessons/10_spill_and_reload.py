@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.lesson import After, Page, Question, Run
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Spill and reload"
 CLAIM = "Cold blocks move to the host and come back bit for bit, perhaps to another place."

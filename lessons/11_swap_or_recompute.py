@@ -7,7 +7,7 @@ from pagedviz.engine.request_events import RequestPreempted, RequestScheduled
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import SwapOrRecompute, WaysBack
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Swap or recompute?"
 CLAIM = (

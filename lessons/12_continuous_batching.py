@@ -7,7 +7,7 @@ from pagedviz.engine.request_events import RequestAdmitted, RequestWaits
 from pagedviz.engine.timetable import idle_seats, timetable
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Timetable, Way
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Continuous batching"
 CLAIM = "Who is done leaves after that very step, and whoever fits comes in; a batch that waits for its longest leaves seats idle."

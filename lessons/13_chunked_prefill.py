@@ -6,7 +6,7 @@ from pagedviz.engine.limits import Limits
 from pagedviz.engine.timetable import Row, timetable, waits
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Chunks, Timetable, Way
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Chunked prefill"
 CLAIM = (

@@ -6,7 +6,7 @@ from pagedviz.engine.snapshot import Row, Snapshot
 from pagedviz.engine.windows import below_window, first_seen
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Launch, Lens
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Sliding window and groups"
 CLAIM = "What no token to come will see is let go, so layers with a window stay small; they need a block table of their own."

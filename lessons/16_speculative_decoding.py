@@ -6,7 +6,7 @@ from pagedviz.engine.request_events import TokensSampled
 from pagedviz.engine.speculation import Speculation
 from pagedviz.engine.timetable import timetable
 from pagedviz.lesson import After, Page, Question, Run
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Speculative decoding"
 CLAIM = (

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import FlashAndPaged, LazyRescale, Lens
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Flash and paged"
 CLAIM = "FlashAttention tiles the computation, PagedAttention the storage: one loop, one online softmax, over either."

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Bandwidth, BlockSizes
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Which block size?"
 CLAIM = "Larger blocks waste more slots and share less of a prefix; smaller ones need more table entries."

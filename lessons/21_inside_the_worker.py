@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from pagedviz.lesson import Page, Question, Run
 from pagedviz.probe import Launch
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Inside the worker"
 CLAIM = "A step of a serving engine is one launch; four small tensors tell it who asks, who writes, and where."

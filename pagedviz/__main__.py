@@ -13,7 +13,9 @@ import os
 import sys
 from pathlib import Path
 
-from pagedviz import scenario, trace
+from pagedviz import trace
+from pagedviz.scenario import scenario
+from pagedviz.scenario.json_values import ScenarioError
 from pagedviz.trace import Step
 
 
@@ -33,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.reconfigure(errors="backslashreplace")  # tokens may be in any script, the terminal in an old one
     try:
         return _run(chosen.file, chosen.json) if chosen.command == "run" else _lessons(chosen.names)
-    except scenario.ScenarioError as error:
+    except ScenarioError as error:
         print(_printable(f"pagedviz: {error}"), file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader, `head` say, has seen enough
@@ -45,11 +47,11 @@ def _run(file: str, as_json: bool) -> int:
     try:
         source = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise scenario.ScenarioError(f"{file} cannot be read: {error.strerror}") from None
+        raise ScenarioError(f"{file} cannot be read: {error.strerror}") from None
     try:
         parsed = scenario.parse(source)
-    except scenario.ScenarioError as error:
-        raise scenario.ScenarioError(f"{file}: {error}") from None
+    except ScenarioError as error:
+        raise ScenarioError(f"{file}: {error}") from None
 
     import kernels  # torch and triton take seconds to load: not for a file that is wrong
     from pagedviz.runtime.runner import Runner
@@ -86,7 +88,7 @@ def _lessons(names: list[str]) -> int:
     found = lesson.names()
     for name in names:
         if name not in found:
-            raise scenario.ScenarioError(f"there is no lesson {name}; there is: {', '.join(found)}")
+            raise ScenarioError(f"there is no lesson {name}; there is: {', '.join(found)}")
 
     from pagedviz.runtime.runner import Runner
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagedviz.engine.events import Token
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 from pagedviz.vocabulary import VOCABULARY
 
 Array = NDArray[Any]

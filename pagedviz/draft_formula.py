@@ -4,7 +4,7 @@ from pagedviz.engine import events
 from pagedviz.engine.events import Event, Write
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.engine.words import count
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 
 def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from pagedviz.dense_model import Array, double_weights, embedding, gelu, norm, windows
 from pagedviz.engine.events import Token
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 from pagedviz.vocabulary import VOCABULARY
 
 # Scores are this much sharper in a confidence than in the model's own softmax: so that on average it is the part of the

@@ -8,7 +8,7 @@ from pagedviz import draft_formula, request_formula, tier_formula, window_formul
 from pagedviz.engine import events
 from pagedviz.engine.events import Event, Write
 from pagedviz.engine.snapshot import Snapshot
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 MOST_RUNS = 8  # lines for the blocks of one write
 

@@ -16,18 +16,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pagedviz import drafter, sampling, scenario
+from pagedviz import drafter, sampling
 from pagedviz.dense_model import dense_model
 from pagedviz.engine.beams import Candidates
 from pagedviz.engine.events import Event, Token
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import Happening, planner
 from pagedviz.probe import Answer, Probe
-from pagedviz.scenario import (
+from pagedviz.scenario import scenario
+from pagedviz.scenario.json_values import tokens_from_text
+from pagedviz.scenario.operations import (
     Abort,
     Add,
     Append,
-    CacheConfig,
     Draft,
     EngineSteps,
     Fork,
@@ -35,11 +36,12 @@ from pagedviz.scenario import (
     Generate,
     Op,
     Reload,
-    Scenario,
     Spill,
     Submit,
     Verify,
 )
+from pagedviz.scenario.scenario import Scenario
+from pagedviz.scenario.settings import CacheConfig
 
 LESSONS = Path(__file__).parent.parent / "lessons"
 
@@ -251,4 +253,4 @@ def load(name: str, seed: int | None = None) -> Lesson:
 
 
 def _tokens(text: str | Sequence[Token]) -> tuple[Token, ...]:
-    return scenario.tokens_from_text(text) if isinstance(text, str) else tuple(text)
+    return tokens_from_text(text) if isinstance(text, str) else tuple(text)

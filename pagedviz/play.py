@@ -19,11 +19,10 @@ from pagedviz.engine.policies import PROFILES, Profile, policy
 from pagedviz.engine.scheduler import Scheduler
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.engine.tier_changes import How
-from pagedviz.scenario import (
+from pagedviz.scenario.operations import (
     Abort,
     Add,
     Append,
-    CacheConfig,
     Draft,
     EndTransfer,
     EngineSteps,
@@ -39,6 +38,7 @@ from pagedviz.scenario import (
     Submit,
     Verify,
 )
+from pagedviz.scenario.settings import CacheConfig
 from pagedviz.speaker import Logits, Speaker, confident
 
 PROJECT = Path(__file__).parent.parent

@@ -4,7 +4,9 @@ from pagedviz.engine.policies import PROFILES
 from pagedviz.engine.radix_events import RadixEvent
 from pagedviz.engine.radix_manager import RadixManager
 from pagedviz.engine.radix_tree import RadixTree
-from pagedviz.scenario import Add, Append, CacheConfig, Free, Op, ScenarioError
+from pagedviz.scenario.json_values import ScenarioError
+from pagedviz.scenario.operations import Add, Append, Free, Op
+from pagedviz.scenario.settings import CacheConfig
 
 
 class RadixPlayer:

@@ -7,7 +7,7 @@ from functools import partial
 from pagedviz.engine import request_events as events
 from pagedviz.engine.events import Event, Token
 from pagedviz.engine.snapshot import RequestState, Snapshot
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 
 def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -> list[str]:

@@ -11,7 +11,7 @@ from pagedviz.metrics import Memory, memory
 from pagedviz.play import planner
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.sampling import TooClose
-from pagedviz.scenario import Scenario
+from pagedviz.scenario.scenario import Scenario
 from pagedviz.trace import Check, Step
 
 CLOSE = 1e-4  # of scores: rounding moves them less

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pagedviz import drafter, sampling
-from pagedviz.cache_config import CacheConfig
 from pagedviz.dense_model import Array
 from pagedviz.engine.beams import Candidates
 from pagedviz.engine.events import Token
+from pagedviz.scenario.settings import CacheConfig
 
 Logits = Callable[[str, int], Array]
 

@@ -4,7 +4,7 @@ from pagedviz.engine import tier_events as events
 from pagedviz.engine.events import Event
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.engine.tier_events import short
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 MOST_PAIRS = 6  # lines for the blocks of one transfer
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pagedviz import scenario as scenarios
 from pagedviz.engine.events import Event
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import Happening, SourceLine
-from pagedviz.scenario import Scenario
+from pagedviz.scenario import scenario as scenarios
+from pagedviz.scenario.json_values import ScenarioError, show
+from pagedviz.scenario.scenario import Scenario
 
 VERSION = 4  # 1: each token of a prompt was an event of its own; 2: no prefix caching; 3: one sequence a request
 
@@ -158,13 +159,11 @@ def parse(source: str | bytes) -> tuple[Scenario, Claims]:
     try:
         data = json.loads(source)
     except (ValueError, RecursionError):  # not UTF-8, not JSON, or an integer longer than Python reads
-        raise scenarios.ScenarioError("the file is not JSON in UTF-8, so it is no trace") from None
+        raise ScenarioError("the file is not JSON in UTF-8, so it is no trace") from None
     if not isinstance(data, dict) or "pagedviz_trace" not in data:
-        raise scenarios.ScenarioError(f'the file is no trace: a trace says "pagedviz_trace": {VERSION}')
+        raise ScenarioError(f'the file is no trace: a trace says "pagedviz_trace": {VERSION}')
     if data["pagedviz_trace"] != VERSION:
-        raise scenarios.ScenarioError(
-            f"the trace has version {scenarios.show(data['pagedviz_trace'])}; version {VERSION} is read"
-        )
+        raise ScenarioError(f"the trace has version {show(data['pagedviz_trace'])}; version {VERSION} is read")
     if not isinstance(data.get("steps"), list):
-        raise scenarios.ScenarioError('the trace has no list of "steps"')
+        raise ScenarioError('the trace has no list of "steps"')
     return scenarios.from_json(data.get("scenario")), Claims(data.get("ok"), data["steps"])

@@ -5,7 +5,7 @@ from pagedviz.engine.events import Event
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.engine.windows import first_seen, window_and_two_blocks
 from pagedviz.play import profile
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 
 def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -> list[str]:

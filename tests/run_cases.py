@@ -3,11 +3,10 @@
 from pagedviz.engine.limits import Limits
 from pagedviz.engine.speculation import Speculation
 from pagedviz.play import planner
-from pagedviz.scenario import (
+from pagedviz.scenario.operations import (
     Abort,
     Add,
     Append,
-    CacheConfig,
     Draft,
     EndTransfer,
     EngineSteps,
@@ -16,12 +15,13 @@ from pagedviz.scenario import (
     Generate,
     Load,
     Reload,
-    Scenario,
     Spill,
     Store,
     Submit,
     Verify,
 )
+from pagedviz.scenario.scenario import Scenario
+from pagedviz.scenario.settings import CacheConfig
 
 RUN = Scenario(
     cache=CacheConfig(num_blocks=3, block_size=2),

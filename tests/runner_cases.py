@@ -11,7 +11,8 @@ from pagedviz.engine.events import Token
 from pagedviz.play import Happening
 from pagedviz.runtime import decode_graph
 from pagedviz.runtime.runner import Runner
-from pagedviz.scenario import Add, Append, CacheConfig, Op
+from pagedviz.scenario.operations import Add, Append, Op
+from pagedviz.scenario.settings import CacheConfig
 from pagedviz.trace import Check
 
 TINY = CacheConfig(num_blocks=8, block_size=2, host_blocks=4, head_dim=4, scatter=True)

@@ -7,7 +7,9 @@ import pytest
 
 pytest.importorskip("streamlit")
 
-from pagedviz.scenario import Add, Scenario, ScenarioError, parse
+from pagedviz.scenario.json_values import ScenarioError
+from pagedviz.scenario.operations import Add
+from pagedviz.scenario.scenario import Scenario, parse
 from pagedviz.ui import address
 from tests.engine_cases import EXAMPLE
 

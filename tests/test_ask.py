@@ -14,7 +14,8 @@ from pagedviz.runtime import client as client_module
 from pagedviz.runtime.client import KEPT_RUNS, ComputeClient
 from pagedviz.runtime.runner import Runner
 from pagedviz.runtime.worker import Worker
-from pagedviz.scenario import Add, Append, Scenario
+from pagedviz.scenario.operations import Add, Append
+from pagedviz.scenario.scenario import Scenario
 from tests.runner_cases import TINY
 from tests.test_worker import wait, wait_done
 

@@ -8,10 +8,11 @@ import sys
 import pytest
 
 import kernels
-from pagedviz import scenario, trace
+from pagedviz import trace
 from pagedviz.__main__ import main
 from pagedviz.engine.events import Event
 from pagedviz.play import PROJECT, planner
+from pagedviz.scenario import scenario
 from pagedviz.trace import Check, Step
 from tests.engine_cases import EXAMPLE
 

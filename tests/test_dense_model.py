@@ -8,7 +8,7 @@ import pytest
 
 from pagedviz import dense_model
 from pagedviz.dense_model import DenseModel
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 from pagedviz.vocabulary import VOCABULARY
 from tests.model_cases import dense
 

@@ -11,7 +11,7 @@ import pytest
 from pagedviz import drafter, sampling
 from pagedviz.dense_model import DenseModel
 from pagedviz.drafter import drafts
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 from pagedviz.vocabulary import VOCABULARY
 
 SHAPES = (
@@ -73,8 +73,8 @@ def test_only_the_newest_tokens_count():
 def test_another_process_drafts_the_same():
     cache = replace(CacheConfig(), num_heads=8, head_dim=64)
     code = (
-        "import json, sys; from pagedviz import scenario, drafter; cache, tokens = json.loads(sys.argv[1]);"
-        "print(json.dumps(drafter.drafts(scenario.cache_from_json(cache), 5, tokens, 6)))"
+        "import json, sys; from pagedviz import drafter; from pagedviz.scenario import settings;cache, tokens = json.loads(sys.argv[1]);"
+        "print(json.dumps(drafter.drafts(settings.cache_from_json(cache), 5, tokens, 6)))"
     )
     asked = json.dumps([cache.to_json(), CONTEXT])
     said = subprocess.run([sys.executable, "-c", code, asked], capture_output=True, text=True, check=True).stdout

@@ -14,7 +14,9 @@ from pagedviz.engine.limits import Limits  # noqa: E402
 from pagedviz.runtime import probes  # noqa: E402
 from pagedviz.runtime.recording import Moment  # noqa: E402
 from pagedviz.runtime.runner import Runner  # noqa: E402
-from pagedviz.scenario import Add, Append, CacheConfig, EngineSteps, Free, Scenario, Submit  # noqa: E402
+from pagedviz.scenario.operations import Add, Append, EngineSteps, Free, Submit  # noqa: E402
+from pagedviz.scenario.scenario import Scenario  # noqa: E402
+from pagedviz.scenario.settings import CacheConfig  # noqa: E402
 from tests import measurement_cases as made  # noqa: E402
 
 CACHE = CacheConfig(num_blocks=9, profile="vllm-v1", host_blocks=0, scatter=True)

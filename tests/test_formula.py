@@ -11,7 +11,7 @@ from pagedviz.engine.events import Event, TokensWritten
 from pagedviz.engine.request_events import BeamsChosen, RequestForked, TokensSampled
 from pagedviz.engine.snapshot import RequestState
 from pagedviz.play import planner
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 from tests.run_cases import PROMPT, RUNS, SERVING, happenings
 
 

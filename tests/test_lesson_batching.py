@@ -9,7 +9,7 @@ from pagedviz.engine.timetable import idle_seats, timetable
 from pagedviz.play import planner
 from pagedviz.runtime import probes
 from pagedviz.runtime.recording import Moment
-from pagedviz.scenario import EngineSteps
+from pagedviz.scenario.operations import EngineSteps
 
 SEEDS = range(24)
 

@@ -9,7 +9,7 @@ from pagedviz import lesson, sampling
 from pagedviz.dense_model import DenseModel
 from pagedviz.engine.events import BlockAllocated, BlockCopied, TokensWritten
 from pagedviz.lesson import Run
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 from pagedviz.vocabulary import VOCABULARY
 
 SEEDS = range(24)

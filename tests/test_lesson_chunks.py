@@ -9,7 +9,7 @@ from pagedviz.engine.timetable import timetable
 from pagedviz.play import planner
 from pagedviz.runtime import probes
 from pagedviz.runtime.recording import Moment
-from pagedviz.scenario import EngineSteps, Submit
+from pagedviz.scenario.operations import EngineSteps, Submit
 
 SEEDS = range(24)
 

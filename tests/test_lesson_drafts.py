@@ -13,7 +13,7 @@ from pagedviz.engine.request_events import TokensSampled
 from pagedviz.engine.speculation import Speculation
 from pagedviz.engine.timetable import timetable
 from pagedviz.play import planner
-from pagedviz.scenario import EngineSteps, Submit
+from pagedviz.scenario.operations import EngineSteps, Submit
 
 SEEDS = range(24)
 SIZE, DRAFTS, CUT, LOAD, OUTPUTS = 4, 3, 0.4, 3, 5

@@ -8,7 +8,7 @@ from pagedviz import lesson
 from pagedviz.engine.events import BlockEvicted, BlockHit
 from pagedviz.probe import UnchainedHit
 from pagedviz.runtime.runner import Runner
-from pagedviz.scenario import Add
+from pagedviz.scenario.operations import Add
 
 SEEDS = (None, 1, 2, 5)  # B hits 4 or 8 tokens, E is 8 or 12 long, G has F's salt or another, A loses one block or two
 SIZE = 4

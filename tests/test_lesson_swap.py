@@ -17,7 +17,7 @@ from pagedviz.play import Player
 from pagedviz.probe import SwapOrRecompute, WaysBack
 from pagedviz.runtime import probes
 from pagedviz.runtime.recording import Moment
-from pagedviz.scenario import Submit
+from pagedviz.scenario.operations import Submit
 
 SEEDS = (None, 1, 2, 3, 5)  # A or B is preempted, with 16 tokens or 32; E comes back with 35, 36 or 37
 SIZE, LAYERS = 4, 2

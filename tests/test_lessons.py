@@ -4,9 +4,10 @@ import functools
 
 import pytest
 
-from pagedviz import lesson, scenario
+from pagedviz import lesson
 from pagedviz.play import planner
 from pagedviz.runtime.runner import Runner
+from pagedviz.scenario import scenario
 
 NAMES = lesson.names()
 SEEDS = (None, 1, 2)

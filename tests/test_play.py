@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pagedviz import scenario
 from pagedviz.engine import block_manager, errors
 from pagedviz.play import PROJECT, Player, free_queue, planner
 from pagedviz.sampling import TooClose
-from pagedviz.scenario import Add, Append, CacheConfig, Draft, EngineSteps, Fork, Free, Generate, Submit
+from pagedviz.scenario import scenario
+from pagedviz.scenario.operations import Add, Append, Draft, EngineSteps, Fork, Free, Generate, Submit
+from pagedviz.scenario.settings import CacheConfig
 from pagedviz.vocabulary import VOCABULARY
 from tests.model_cases import scores_of
 

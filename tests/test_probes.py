@@ -14,7 +14,7 @@ from pagedviz.probe import Probe
 from pagedviz.runtime.probes import block_sizes, flash_and_paged, lens
 from pagedviz.runtime.probes.newest import newest
 from pagedviz.runtime.runner import Runner
-from pagedviz.scenario import Add, Append, Fork, Free, Spill
+from pagedviz.scenario.operations import Add, Append, Fork, Free, Spill
 from tests.runner_cases import TINY, Played, same_bits
 
 CACHE = replace(TINY, num_blocks=16)

@@ -6,7 +6,8 @@ import pytest
 
 from pagedviz import probe
 from pagedviz.runtime.runner import Runner
-from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free
+from pagedviz.scenario.operations import Add, Append, Fork, Free
+from pagedviz.scenario.settings import CacheConfig
 from tests.runner_cases import TINY
 
 CACHE = replace(TINY, num_blocks=8, block_size=2, profile="vllm-v1", prefix_caching=True)  # 7 blocks, 14 slots

@@ -13,7 +13,9 @@ from pagedviz.runtime import probes
 from pagedviz.runtime.recording import Moment
 from pagedviz.runtime.swaps import CountedTransfers
 from pagedviz.runtime.ways_back import Decoder, WaysBack, measure
-from pagedviz.scenario import Abort, Add, CacheConfig, EngineSteps, Free, Scenario, Spill, Submit
+from pagedviz.scenario.operations import Abort, Add, EngineSteps, Free, Spill, Submit
+from pagedviz.scenario.scenario import Scenario
+from pagedviz.scenario.settings import CacheConfig
 from tests.kernel_cases import on_gpu
 
 # 16 slots. A and B write 7 tokens, then 8; for its ninth A preempts B, and finishes with its eleventh.

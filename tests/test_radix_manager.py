@@ -8,7 +8,9 @@ from pagedviz.engine import errors
 from pagedviz.engine.radix_manager import RadixManager
 from pagedviz.lesson import Run
 from pagedviz.radix_play import RadixPlayer
-from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, ScenarioError
+from pagedviz.scenario.json_values import ScenarioError
+from pagedviz.scenario.operations import Add, Append, Fork, Free
+from pagedviz.scenario.settings import CacheConfig
 from tests.radix_cases import WatchedTree
 
 

@@ -10,20 +10,8 @@ from pagedviz.probe import Probe
 from pagedviz.runtime import recording
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.runner import Runner
-from pagedviz.scenario import (
-    Add,
-    Append,
-    CacheConfig,
-    Draft,
-    EndTransfer,
-    Fork,
-    Free,
-    Load,
-    Op,
-    Reload,
-    Spill,
-    Verify,
-)
+from pagedviz.scenario.operations import Add, Append, Draft, EndTransfer, Fork, Free, Load, Op, Reload, Spill, Verify
+from pagedviz.scenario.settings import CacheConfig
 from tests.runner_cases import TINY, same_bits
 
 OPS: tuple[Op, ...] = (

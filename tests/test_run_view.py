@@ -9,7 +9,9 @@ from pagedviz.metrics import memory
 from pagedviz.play import Player, planner
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
-from pagedviz.scenario import Add, Append, CacheConfig, Generate, Scenario
+from pagedviz.scenario.operations import Add, Append, Generate
+from pagedviz.scenario.scenario import Scenario
+from pagedviz.scenario.settings import CacheConfig
 from pagedviz.trace import Step
 from tests.model_cases import scores_of
 from tests.run_cases import RUN

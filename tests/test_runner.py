@@ -13,7 +13,9 @@ from pagedviz.run_view import CLOSE
 from pagedviz.runtime import decode_graph
 from pagedviz.runtime.probes.lens import MAX_BLOCKS
 from pagedviz.runtime.runner import Runner
-from pagedviz.scenario import Add, Append, CacheConfig, EngineSteps, Fork, Free, Generate, Reload, Spill, Submit, parse
+from pagedviz.scenario.operations import Add, Append, EngineSteps, Fork, Free, Generate, Reload, Spill, Submit
+from pagedviz.scenario.scenario import parse
+from pagedviz.scenario.settings import CacheConfig
 from pagedviz.vocabulary import VOCABULARY
 from tests.engine_cases import EXAMPLE
 from tests.model_cases import dense

@@ -7,7 +7,7 @@ import pytest
 
 from pagedviz import sampling
 from pagedviz.play import planner
-from pagedviz.scenario import EngineSteps, Submit
+from pagedviz.scenario.operations import EngineSteps, Submit
 from pagedviz.vocabulary import VOCABULARY
 from tests.model_cases import dense
 from tests.runner_cases import TINY, Played

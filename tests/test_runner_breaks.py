@@ -14,7 +14,7 @@ from pagedviz.engine.block_pool import BlockPool
 from pagedviz.engine.events import BlockFreed, BlockReleased, BlockShared, BlockSpilled
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import KVLog
-from pagedviz.scenario import Add, Append, Fork, Free, Reload, Spill
+from pagedviz.scenario.operations import Add, Append, Fork, Free, Reload, Spill
 from tests.runner_cases import Played, on_attention, one_by_one
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN is the point here

@@ -9,7 +9,7 @@ import kernels
 from pagedviz.engine import block_hash, invariants
 from pagedviz.engine.prefix_cache import PrefixCache
 from pagedviz.runtime.kv_cache import KVCache
-from pagedviz.scenario import Add, Append, Fork, Free, Generate, Reload, Spill
+from pagedviz.scenario.operations import Add, Append, Fork, Free, Generate, Reload, Spill
 from tests.runner_cases import TINY, Played, same_bits
 
 CACHING = replace(TINY, prefix_caching=True)

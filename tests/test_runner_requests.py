@@ -4,7 +4,8 @@ import pytest
 
 from pagedviz.engine.limits import Limits
 from pagedviz.runtime.kv_log import TOLERANCE
-from pagedviz.scenario import Abort, CacheConfig, EngineSteps, Submit
+from pagedviz.scenario.operations import Abort, EngineSteps, Submit
+from pagedviz.scenario.settings import CacheConfig
 from tests.runner_cases import Played
 
 SMALL = {"block_size": 2, "num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "head_dim": 4}

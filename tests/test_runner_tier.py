@@ -7,7 +7,7 @@ import pytest
 from pagedviz.engine.tier_events import TierLoadBegun, TierStoreBegun
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.transfers import Transfers
-from pagedviz.scenario import Add, EndTransfer, EngineSteps, Free, Load, Store, Submit
+from pagedviz.scenario.operations import Add, EndTransfer, EngineSteps, Free, Load, Store, Submit
 from tests.runner_cases import TINY, Played, same_bits
 
 WORDS = tuple("abcdefg")

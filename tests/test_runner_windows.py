@@ -10,7 +10,7 @@ from pagedviz.engine import block_manager
 from pagedviz.engine.prefix_cache import PrefixCache
 from pagedviz.runtime import runner as runners
 from pagedviz.runtime.kv_cache import KVCache
-from pagedviz.scenario import Add, Append, EngineSteps, Free, Generate, Submit
+from pagedviz.scenario.operations import Add, Append, EngineSteps, Free, Generate, Submit
 from pagedviz.vocabulary import VOCABULARY
 from tests.model_cases import dense
 from tests.runner_cases import TINY, Played

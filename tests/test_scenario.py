@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagedviz import scenario
 from pagedviz.engine.limits import Limits
 from pagedviz.engine.policies import PROFILES
 from pagedviz.engine.speculation import Speculation
-from pagedviz.scenario import (
+from pagedviz.scenario import scenario
+from pagedviz.scenario.json_values import ScenarioError, tokens_from_text
+from pagedviz.scenario.operations import (
     Abort,
     Add,
     Append,
-    CacheConfig,
     Draft,
     EndTransfer,
     EngineSteps,
@@ -27,15 +27,13 @@ from pagedviz.scenario import (
     Op,
     Reload,
     ResetPrefixCache,
-    Scenario,
-    ScenarioError,
     Spill,
     Store,
     Submit,
     Verify,
-    parse,
-    tokens_from_text,
 )
+from pagedviz.scenario.scenario import Scenario, parse
+from pagedviz.scenario.settings import CacheConfig
 from tests.engine_cases import EXAMPLE
 
 README = Path(__file__).parent.parent / "README.md"

@@ -20,5 +20,5 @@ def test_excerpt_of_every_step_is_the_function_with_its_line():
 
 
 def test_line_outside_of_any_function_shows_the_file():
-    shown = source.excerpt(SourceLine("pagedviz/text.py", 1))
+    shown = source.excerpt(SourceLine("pagedviz/scenario/tokenizer.py", 1))
     assert (shown["name"], shown["first_line"]) == ("", 1)

@@ -15,7 +15,9 @@ from pagedviz.runtime import probes
 from pagedviz.runtime.probes.timetable import KINDS
 from pagedviz.runtime.recording import Moment
 from pagedviz.runtime.runner import Runner
-from pagedviz.scenario import Abort, Append, CacheConfig, EngineSteps, Scenario, Submit
+from pagedviz.scenario.operations import Abort, Append, EngineSteps, Submit
+from pagedviz.scenario.scenario import Scenario
+from pagedviz.scenario.settings import CacheConfig
 
 CACHE = CacheConfig(
     num_blocks=12, host_blocks=0, profile="vllm-v1", scheduler=Limits(max_num_batched_tokens=4, max_num_seqs=2)

@@ -7,7 +7,7 @@ import pytest
 
 from pagedviz import trace
 from pagedviz.engine.events import Event
-from pagedviz.scenario import ScenarioError
+from pagedviz.scenario.json_values import ScenarioError
 from pagedviz.trace import Check, Step
 from tests.run_cases import RUN, RUNS, happenings
 

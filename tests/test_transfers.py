@@ -24,7 +24,8 @@ from pagedviz.engine.tier_events import (
 )
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.transfers import Transfers
-from pagedviz.scenario import Add, CacheConfig, Reload, Spill
+from pagedviz.scenario.operations import Add, Reload, Spill
+from pagedviz.scenario.settings import CacheConfig
 from tests.holds import rehearsed
 from tests.kernel_cases import NAN, assert_same_bits, on_gpu, random_bits, run_python
 from tests.runner_cases import Played

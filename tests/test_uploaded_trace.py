@@ -10,7 +10,8 @@ pytest.importorskip("streamlit", reason="streamlit is not installed")
 from pagedviz import trace
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
-from pagedviz.scenario import Add, Append, Scenario
+from pagedviz.scenario.operations import Add, Append
+from pagedviz.scenario.scenario import Scenario
 from pagedviz.trace import Claims, Step
 from pagedviz.ui import sequences_page
 from pagedviz.ui.sequences_page import compared

@@ -17,7 +17,9 @@ import pytest
 from pagedviz.play import PROJECT
 from pagedviz.runtime.client import MAX_CRASHES, MAX_CRASHES_IN_ALL, WORKER, ComputeClient
 from pagedviz.runtime.worker import Run
-from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Generate, Op, Reload, Scenario, Spill
+from pagedviz.scenario.operations import Add, Append, Fork, Free, Generate, Op, Reload, Spill
+from pagedviz.scenario.scenario import Scenario
+from pagedviz.scenario.settings import CacheConfig
 from pagedviz.trace import Check, Step
 from tests.runner_cases import TINY, Played, one_by_one
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from pagedviz.play import PROJECT
 from pagedviz.probe import Answer, Probe
-from pagedviz.scenario import Scenario
+from pagedviz.scenario.scenario import Scenario
 from pagedviz.trace import Check, Step
 
 WORKER = (sys.executable, "-m", "pagedviz.runtime.worker")

@@ -14,7 +14,7 @@ from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import KVLog
 from pagedviz.runtime.probes.lens import MAX_BLOCKS
 from pagedviz.runtime.toy_model import ToyModel
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 
 class Judge:

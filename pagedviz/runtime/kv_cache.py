@@ -30,7 +30,7 @@ from pagedviz.engine.tier_events import (
     TierTransferEnded,
 )
 from pagedviz.runtime.transfers import Transfers
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 POISON = float("nan")  # what a slot holds that nobody owns: whoever reads it is found out
 

@@ -33,7 +33,7 @@ from pagedviz.engine.tier_events import (
     TierStoreBegun,
     TierStoreFailed,
 )
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 TOLERANCE = 1e-5  # float32: largest |paged - dense| that passes
 

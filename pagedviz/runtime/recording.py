@@ -13,7 +13,8 @@ from pagedviz.play import Happening
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import LoggedSequence
 from pagedviz.runtime.launch_input import slots_of
-from pagedviz.scenario import Op, Scenario
+from pagedviz.scenario.operations import Op
+from pagedviz.scenario.scenario import Scenario
 
 FRAME_BYTES = 64 * 2**20  # of copies of the cache that are kept on the way; without room for them all is played again
 

@@ -27,7 +27,9 @@ from pagedviz.runtime.launch_input import LaunchInput, launch_input
 from pagedviz.runtime.probes.lens import MAX_BLOCKS
 from pagedviz.runtime.recording import Recording
 from pagedviz.runtime.toy_model import ToyModel
-from pagedviz.scenario import CacheConfig, Op, Scenario
+from pagedviz.scenario.operations import Op
+from pagedviz.scenario.scenario import Scenario
+from pagedviz.scenario.settings import CacheConfig
 from pagedviz.trace import Check
 
 FULL_SWEEP_BLOCKS = 64  # up to so many blocks or chunks, every unowned slot is looked at after every event

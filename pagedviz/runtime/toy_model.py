@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pagedviz import dense_model
 from pagedviz.engine.events import Token
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 
 class ToyModel:

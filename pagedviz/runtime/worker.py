@@ -28,9 +28,11 @@ from typing import Any
 import torch
 
 import kernels
-from pagedviz import scenario
 from pagedviz.probe import Probe
 from pagedviz.runtime.runner import Runner
+from pagedviz.scenario import scenario
+from pagedviz.scenario.operations import Op
+from pagedviz.scenario.settings import CacheConfig, cache_from_json
 from pagedviz.trace import Step
 
 Reply = Callable[[dict[str, Any]], None]
@@ -39,16 +41,16 @@ Reply = Callable[[dict[str, Any]], None]
 class Run:
     """One session's run: its runner, and the operations that have not been computed yet."""
 
-    def __init__(self, seed: int, cache: scenario.CacheConfig) -> None:
+    def __init__(self, seed: int, cache: CacheConfig) -> None:
         self.runner = Runner(cache, seed)
-        self.ops: deque[scenario.Op] = deque()
+        self.ops: deque[Op] = deque()
         self.finished_ops = 0
         self.asked: list[tuple[int, Probe]] = []
         self.index = -1  # of the newest computed state
         self.ended = False  # it is the last one, unless more operations come
         self._steps = self._compute()
 
-    def extend(self, ops: tuple[scenario.Op, ...]) -> None:
+    def extend(self, ops: tuple[Op, ...]) -> None:
         self.ops += ops
         self.ended = False
 
@@ -105,7 +107,7 @@ class Worker:
             name = command["open"]
             self.reply({"computing": name})
             with self._reported(name):
-                self.runs[name] = Run(command["seed"], scenario.cache_from_json(command["cache"]))
+                self.runs[name] = Run(command["seed"], cache_from_json(command["cache"]))
             self._wake(name)
         elif "extend" in command and command["extend"] in self.runs:
             name = command["extend"]

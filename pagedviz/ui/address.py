@@ -9,8 +9,9 @@ from functools import lru_cache
 
 import streamlit as st
 
-from pagedviz import scenario
-from pagedviz.scenario import Scenario, ScenarioError
+from pagedviz.scenario import scenario
+from pagedviz.scenario.json_values import ScenarioError
+from pagedviz.scenario.scenario import Scenario
 
 MAX_LINK_BYTES = 30_000  # well under what browsers and proxies take; past it the file is offered
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import streamlit as st
 
-from pagedviz import cache_config, reading
 from pagedviz.engine.policies import POLICIES, PROFILES
-from pagedviz.reading import ScenarioError
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario import json_values, settings
+from pagedviz.scenario.json_values import ScenarioError
+from pagedviz.scenario.settings import CacheConfig
 from pagedviz.ui.own_run import OwnRun
 
 TITLE = "Cache, model and policies"
@@ -48,38 +48,38 @@ def show(own: OwnRun, version: int) -> None:
         label, step = f"{name}{note} ({low:,} to {high:,})", 2 if name == "head_dim" else 1
         st.number_input(label, low, high, value, step=step, key=key(name), help=HELP.get(name))
 
-    def settings() -> dict[str, Any]:
+    def chosen() -> dict[str, Any]:
         return {
             **given(["profile", *(name for name, _ in (*POOLS, *MODEL)), *(name for _, name in SWITCHES)]),
             "window": st.session_state[key("window")] or None,
             "groups": windows_from_text(st.session_state[key("groups")]),
-            "scheduler": given([*cache_config.SCHEDULER_RANGES, "watermark"]),
-            "speculation": given([*cache_config.SPECULATION_RANGES, "min_confidence"]),
+            "scheduler": given([*settings.SCHEDULER_RANGES, "watermark"]),
+            "speculation": given([*settings.SPECULATION_RANGES, "min_confidence"]),
             "policies": {kind: name for kind, name in given(POLICIES).items() if name != PROFILE_S_OWN},
         }
 
     def apply() -> None:
-        own.set_cache(settings, st.session_state[key("seed")])
+        own.set_cache(chosen, st.session_state[key("seed")])
 
     with st.expander(TITLE, key="own-cache-open"), st.form("own-cache", border=False):
         st.selectbox("Profile", list(PROFILES), list(PROFILES).index(now.profile), key=key("profile"))
         pools, model, engine, policies = st.tabs(["Pools", "Model", "Engine", "Policies"])
         with pools:
             for name, note in POOLS:
-                number(name, getattr(now, name), *cache_config.RANGES[name], note)
+                number(name, getattr(now, name), *settings.RANGES[name], note)
             for label, name in SWITCHES:
                 st.checkbox(label, getattr(now, name), key=key(name))
         with model:
             for name, note in MODEL:
-                number(name, getattr(now, name), *cache_config.RANGES[name], note)
+                number(name, getattr(now, name), *settings.RANGES[name], note)
             st.number_input("seed", 0, MAX_SEED, min(own.scenario.seed, MAX_SEED), key=key("seed"))
             _windows(now, key("window"), key("groups"))
         with engine:
-            for name, (low, high) in cache_config.SCHEDULER_RANGES.items():
+            for name, (low, high) in settings.SCHEDULER_RANGES.items():
                 number(name, getattr(now.scheduler, name), low, high)
             watermark = min(now.scheduler.watermark, 0.99)
             st.number_input("watermark, part of the pool", 0.0, 0.99, watermark, step=0.05, key=key("watermark"))
-            for name, (low, high) in cache_config.SPECULATION_RANGES.items():
+            for name, (low, high) in settings.SPECULATION_RANGES.items():
                 number(name, getattr(now.speculation, name), low, high)
             cut, why = now.speculation.min_confidence, HELP["min_confidence"]
             st.number_input("min_confidence (0 to 1)", 0.0, 1.0, cut, step=0.05, key=key("min_confidence"), help=why)
@@ -89,7 +89,7 @@ def show(own: OwnRun, version: int) -> None:
 
 
 def _windows(now: CacheConfig, window: str, groups: str) -> None:
-    _, most = cache_config.WINDOWS
+    _, most = settings.WINDOWS
     label, why = f"window, tokens (0 for all, to {most:,})", "What a layer sees: so many tokens, the newest included."
     st.number_input(label, 0, most, now.window or 0, key=window, help=why)
     st.text_input(
@@ -115,6 +115,6 @@ def windows_from_text(text: str) -> list[int | None]:
     """The groups' windows as they were typed; raises ScenarioError. Example: "none, 8" -> [None, 8]."""
     words = [word.strip().lower() for word in text.split(",")] if text.strip() else []
     if not all(re.fullmatch(rf"{ALL_TOKENS}|\d{{1,9}}", word) for word in words):
-        shown, example = reading.show(text.strip()), f"“{ALL_TOKENS}, 8”"
+        shown, example = json_values.show(text.strip()), f"“{ALL_TOKENS}, 8”"
         raise ScenarioError(f"the groups are {shown}; they must be windows with commas between, like {example}")
     return [None if word == ALL_TOKENS else int(word) for word in words]

@@ -11,7 +11,7 @@ import streamlit as st
 from pagedviz.probe import Answer, Probe
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputeClient, ComputedRun, Held
-from pagedviz.scenario import Scenario
+from pagedviz.scenario.scenario import Scenario
 
 _drawing = threading.local()  # one thread draws one page
 QUICK = 0.15  # seconds that a page waits for an answer before it says that it is asking

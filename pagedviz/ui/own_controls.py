@@ -13,11 +13,13 @@ from typing import Any
 import streamlit as st
 
 from pagedviz import play
-from pagedviz import scenario as scenarios
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.engine.tier_snapshot import Transfer
-from pagedviz.ops import MAX_BRANCHES, MAX_DRAFTS
-from pagedviz.scenario import (
+from pagedviz.scenario.json_values import MAX_NAME_CHARACTERS, MAX_TOKENS, tokens_from_text
+from pagedviz.scenario.operations import (
+    MAX_BRANCHES,
+    MAX_DRAFTS,
+    MAX_PRIORITY,
     Abort,
     Add,
     Append,
@@ -68,7 +70,7 @@ def show(own: OwnRun, state: Snapshot) -> None:
 def _add(own: OwnRun) -> None:
     def add() -> None:
         text = st.session_state["own-prompt"]
-        _do(own, lambda: Add(_free_name(own), scenarios.tokens_from_text(text, "the prompt")), {"own-prompt": ""})
+        _do(own, lambda: Add(_free_name(own), tokens_from_text(text, "the prompt")), {"own-prompt": ""})
 
     with st.form("own-add"):
         st.text_input("New sequence", placeholder="Type its prompt", key="own-prompt", max_chars=MAX_TEXT)
@@ -80,7 +82,7 @@ def _work_on(own: OwnRun, names: list[str]) -> str:
 
     def append() -> None:
         text = st.session_state["own-more"]
-        _do(own, lambda: Append(chosen, scenarios.tokens_from_text(text, "the text")), {"own-more": ""})
+        _do(own, lambda: Append(chosen, tokens_from_text(text, "the text")), {"own-more": ""})
 
     with st.form("own-append"):
         st.text_input("More words", placeholder="Type what comes next", key="own-more", max_chars=MAX_TEXT)
@@ -114,7 +116,7 @@ def _draft(own: OwnRun, chosen: str, state: Snapshot) -> None:
         def make() -> Op:
             if not text.strip():
                 return Draft(chosen, number, min_confidence=cut)
-            tokens = scenarios.tokens_from_text(text, "the text")
+            tokens = tokens_from_text(text, "the text")
             return Draft(chosen, len(tokens), tokens)
 
         _do(own, make, {"own-drafts": ""})
@@ -147,7 +149,7 @@ def _serve(own: OwnRun, unfinished: tuple[str, ...]) -> None:
         branches = {name: given[name] for name in ("samples", "beams") if name in given}
 
         def make() -> Op:
-            tokens = scenarios.tokens_from_text(given["prompt"], "the prompt")
+            tokens = tokens_from_text(given["prompt"], "the prompt")
             salt = given["salt"].strip() or None
             return Submit(_free_name(own), tokens, given["tokens"], (), given["priority"], salt, **branches)
 
@@ -158,13 +160,13 @@ def _serve(own: OwnRun, unfinished: tuple[str, ...]) -> None:
         with st.form("own-submit", border=False):
             st.text_input("New request", placeholder="Type its prompt", key="own-request-prompt", max_chars=MAX_TEXT)
             left, right = st.columns(2)
-            left.number_input("max_tokens", 1, scenarios.MAX_TOKENS, 4, key="own-request-tokens")
-            most = scenarios.MAX_PRIORITY
+            left.number_input("max_tokens", 1, MAX_TOKENS, 4, key="own-request-tokens")
+            most = MAX_PRIORITY
             right.number_input("priority", -most, most, 0, key="own-request-priority", help="Smaller goes first.")
             st.text_input(
                 "salt",
                 key="own-request-salt",
-                max_chars=scenarios.MAX_NAME_CHARACTERS,
+                max_chars=MAX_NAME_CHARACTERS,
                 help="Cached prefixes are shared between requests of one salt only.",
             )
             if able:
@@ -197,7 +199,7 @@ def _host_tier(own: OwnRun, chosen: str | None, state: Snapshot) -> None:
 
     def load() -> None:
         text = st.session_state["own-load"]
-        _do(own, lambda: Load(scenarios.tokens_from_text(text, "the prompt")), {"own-load": ""})
+        _do(own, lambda: Load(tokens_from_text(text, "the prompt")), {"own-load": ""})
 
     transfers = state.tier.transfers.values()
     opened = bool(transfers) or _has(own, Store | Load)

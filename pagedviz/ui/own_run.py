@@ -8,11 +8,14 @@ from typing import Any
 
 import streamlit as st
 
-from pagedviz import scenario as scenarios
 from pagedviz import trace
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import planner
-from pagedviz.scenario import Add, CacheConfig, Op, Scenario, ScenarioError
+from pagedviz.scenario import scenario as scenarios
+from pagedviz.scenario.json_values import ScenarioError
+from pagedviz.scenario.operations import Add, Op
+from pagedviz.scenario.scenario import Scenario
+from pagedviz.scenario.settings import CacheConfig, cache_from_json
 from pagedviz.trace import Claims
 from pagedviz.ui import address
 
@@ -64,7 +67,7 @@ class OwnRun:
     def set_cache(self, settings: Callable[[], dict[str, Any]], seed: int) -> None:
         """Play the same operations on another cache."""
         try:
-            changed = replace(self.scenario, cache=scenarios.cache_from_json(settings()), seed=seed)
+            changed = replace(self.scenario, cache=cache_from_json(settings()), seed=seed)
         except ScenarioError as error:
             self.message = f"Refused: {error}."
             return

@@ -6,11 +6,13 @@ from typing import Any
 
 import streamlit as st
 
-from pagedviz import scenario as scenarios
 from pagedviz import trace
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
+from pagedviz.scenario import json_values
+from pagedviz.scenario import scenario as scenarios
+from pagedviz.scenario.settings import MAX_CACHE_BYTES
 from pagedviz.trace import Check, Claims
 from pagedviz.ui import address, cache_form, compute, own_controls, run_panel
 from pagedviz.ui.address import plain
@@ -84,8 +86,8 @@ def _upload(own: OwnRun) -> None:
     with st.expander("Open a file", key="own-file-open"):
         st.file_uploader("A scenario or a trace, JSON", key="own-upload", on_change=opened)
         st.caption(
-            f"A run has up to {scenarios.MAX_OPS:,} operations, {scenarios.MAX_TOKENS:,} tokens and "
-            f"{scenarios.MAX_SEQUENCES} sequences; its pools up to {scenarios.MAX_CACHE_BYTES // 2**20} MiB of K and V."
+            f"A run has up to {scenarios.MAX_OPS:,} operations, {json_values.MAX_TOKENS:,} tokens and "
+            f"{scenarios.MAX_SEQUENCES} sequences; its pools up to {MAX_CACHE_BYTES // 2**20} MiB of K and V."
         )
 
 
@@ -111,8 +113,8 @@ def compared(claims: Claims, view: RunView, run: ComputedRun) -> tuple[str, bool
     if not run.done or run.failed:
         return said, None
     ok = all(check is not None and check.ok for check in checks)
-    claimed = plain(scenarios.show(claims.ok))
-    said += f" Of the whole it says “ok” is {claimed}, and here it is {scenarios.show(ok)}."
+    claimed = plain(json_values.show(claims.ok))
+    said += f" Of the whole it says “ok” is {claimed}, and here it is {json_values.show(ok)}."
     return said, claims.ok is ok and same == len(claims.steps) == len(view.steps)
 
 

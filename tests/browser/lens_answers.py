@@ -53,7 +53,8 @@ def _answer(what: tuple[Any, ...], snapshot: Snapshot, wrong: bool, nan: bool, l
     from pagedviz.runtime import probes
     from pagedviz.runtime.kv_log import LoggedSequence
     from pagedviz.runtime.recording import Moment
-    from pagedviz.scenario import CacheConfig, Scenario
+    from pagedviz.scenario.scenario import Scenario
+    from pagedviz.scenario.settings import CacheConfig
 
     gc.freeze()  # Streamlit collects garbage after each run, and torch brings a lot to look through
     seq_id, layer, *_ = what

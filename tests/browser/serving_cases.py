@@ -3,7 +3,7 @@
 from typing import Any
 
 from pagedviz.play import Happening, Player, planner
-from pagedviz.scenario import Scenario, from_json
+from pagedviz.scenario.scenario import Scenario, from_json
 
 Data = dict[str, Any]
 ADDRESS = "Four score and seven years ago our fathers brought forth on this continent"

@@ -18,7 +18,9 @@ from pagedviz.engine.block_manager import BlockManager  # noqa: E402
 from pagedviz.engine.events import Event  # noqa: E402
 from pagedviz.engine.policies import PROFILES  # noqa: E402
 from pagedviz.play import Happening, Player, planner  # noqa: E402
-from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Op, Reload, Scenario, Spill, from_json  # noqa: E402
+from pagedviz.scenario.operations import Add, Append, Fork, Free, Op, Reload, Spill  # noqa: E402
+from pagedviz.scenario.scenario import Scenario, from_json  # noqa: E402
+from pagedviz.scenario.settings import CacheConfig  # noqa: E402
 from tests.browser import lens_answers, serving_cases  # noqa: E402
 
 Data = dict[str, Any]

@@ -13,7 +13,7 @@ from pagedviz.runtime import runner as runners
 from pagedviz.runtime.kv_log import TOLERANCE
 from pagedviz.runtime.probes.newest import Refused, whole_number
 from pagedviz.runtime.recording import Moment
-from pagedviz.scenario import RANGES, CacheConfig
+from pagedviz.scenario.settings import RANGES, CacheConfig
 
 
 def answer(asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:

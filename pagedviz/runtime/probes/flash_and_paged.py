@@ -12,7 +12,7 @@ from pagedviz import probe
 from pagedviz.runtime.kv_log import TOLERANCE
 from pagedviz.runtime.probes.newest import Newest, must_see_all, newest, whole_number
 from pagedviz.runtime.recording import Moment
-from pagedviz.scenario import RANGES
+from pagedviz.scenario.settings import RANGES
 
 
 def answer(asked: probe.FlashAndPaged, moment: Moment) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from pagedviz.engine.serving import Prompts, one_by_one
 from pagedviz.runtime.probes.newest import Refused, whole_number
 from pagedviz.runtime.probes.radix import in_blocks, played
 from pagedviz.runtime.recording import Moment
-from pagedviz.scenario import RANGES, Add, Scenario
+from pagedviz.scenario.operations import Add
+from pagedviz.scenario.scenario import Scenario
+from pagedviz.scenario.settings import RANGES
 
 ORDERS = (first_come, longest_prefix_first)
 

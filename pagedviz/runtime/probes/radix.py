@@ -13,7 +13,10 @@ from pagedviz.lesson import Run
 from pagedviz.radix_play import RadixPlayer
 from pagedviz.runtime.probes.newest import Refused, whole_number
 from pagedviz.runtime.recording import Moment
-from pagedviz.scenario import RANGES, Add, Append, Free, Op, Scenario, ScenarioError
+from pagedviz.scenario.json_values import ScenarioError
+from pagedviz.scenario.operations import Add, Append, Free, Op
+from pagedviz.scenario.scenario import Scenario
+from pagedviz.scenario.settings import RANGES
 
 
 def answer(asked: probe.Radix, moment: Moment) -> dict[str, Any]:

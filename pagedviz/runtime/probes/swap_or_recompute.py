@@ -17,7 +17,9 @@ from pagedviz.runtime.probes import block_sizes
 from pagedviz.runtime.probes.newest import Refused, whole_number
 from pagedviz.runtime.recording import Moment
 from pagedviz.runtime.swaps import CountedTransfers
-from pagedviz.scenario import RANGES, CacheConfig, EngineSteps, Scenario
+from pagedviz.scenario.operations import EngineSteps
+from pagedviz.scenario.scenario import Scenario
+from pagedviz.scenario.settings import RANGES, CacheConfig
 
 Moved = BlockSpilled | BlockReloaded
 

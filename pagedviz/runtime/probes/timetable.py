@@ -12,7 +12,9 @@ from pagedviz.play import Player
 from pagedviz.probe import Way
 from pagedviz.runtime.probes.newest import Refused, whole_number
 from pagedviz.runtime.recording import Moment
-from pagedviz.scenario import MAX_STEPS, SCHEDULER_RANGES, CacheConfig, EngineSteps, Scenario, Submit
+from pagedviz.scenario.operations import MAX_STEPS, EngineSteps, Submit
+from pagedviz.scenario.scenario import Scenario
+from pagedviz.scenario.settings import SCHEDULER_RANGES, CacheConfig
 
 KINDS = {function.__name__: kind for kind, functions in POLICIES.items() for function in functions}
 

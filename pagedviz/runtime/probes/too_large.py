@@ -3,7 +3,7 @@
 import torch
 
 from kernels import launch
-from pagedviz.scenario import CacheConfig
+from pagedviz.scenario.settings import CacheConfig
 
 UNITS = {"shared memory": "bytes of shared memory", "tensor memory": "columns of tensor memory"}
 

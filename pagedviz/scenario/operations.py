@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pagedviz import reading
 from pagedviz.engine.events import Token
-from pagedviz.reading import ScenarioError
+from pagedviz.scenario import json_values
+from pagedviz.scenario.json_values import ScenarioError
 
 # Limits, each with its unit.
 MAX_STEPS = 1_000  # of the engine, over all operations
@@ -55,14 +55,14 @@ def read(data: Any, where: str) -> Op:
     """Read an operation from parsed JSON; raise ScenarioError with one clear sentence when it is wrong."""
     if not isinstance(data, dict):
         example = '{"append": "A", "text": "..."}'
-        raise ScenarioError(f"{where} is {reading.show(data)}; an operation is an object like {example}")
+        raise ScenarioError(f"{where} is {json_values.show(data)}; an operation is an object like {example}")
     verbs = [verb for verb in Op.kinds if verb in data]
     if len(verbs) != 1:
-        found = ", ".join(verbs) if verbs else reading.show(data)
+        found = ", ".join(verbs) if verbs else json_values.show(data)
         raise ScenarioError(f"{where} is {found}; an operation has exactly one of {', '.join(Op.kinds)}")
     verb = verbs[0]
     kind = Op.kinds[verb]
-    reading.only_known(data, {verb, *kind.keys}, f"{where} ({verb})")
+    json_values.only_known(data, {verb, *kind.keys}, f"{where} ({verb})")
     return kind.read(data, verb, where)
 
 
@@ -90,7 +90,7 @@ class Add(Op, verbs=("add",), keys=("text", "tokens", "salt")):
 
     @classmethod
     def read(cls, data: JSON, verb: str, where: str) -> "Add":
-        return cls(*_named_tokens(data, verb, where), reading.salt(data, where))
+        return cls(*_named_tokens(data, verb, where), json_values.salt(data, where))
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,8 @@ class Generate(Op, verbs=("generate",), keys=("tokens",)):
 
     @classmethod
     def read(cls, data: JSON, verb: str, where: str) -> "Generate":
-        seq_id = reading.name(data[verb], f"{where}.{verb}")
-        return cls(seq_id, reading.whole(data, "tokens", f"{where}.tokens", 1, 1, reading.MAX_TOKENS))
+        seq_id = json_values.name(data[verb], f"{where}.{verb}")
+        return cls(seq_id, json_values.whole(data, "tokens", f"{where}.tokens", 1, 1, json_values.MAX_TOKENS))
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Fork(Op, verbs=("fork",), keys=("as",)):
     def read(cls, data: JSON, verb: str, where: str) -> "Fork":
         if "as" not in data:
             raise ScenarioError(f'{where} (fork) needs "as", the name of the new sequence')
-        return cls(reading.name(data[verb], f"{where}.{verb}"), reading.name(data["as"], f"{where}.as"))
+        return cls(json_values.name(data[verb], f"{where}.{verb}"), json_values.name(data["as"], f"{where}.as"))
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class _OfOne(Op):
 
     @classmethod
     def read(cls, data: JSON, verb: str, where: str) -> "_OfOne":
-        return cls(reading.name(data[verb], f"{where}.{verb}"))
+        return cls(json_values.name(data[verb], f"{where}.{verb}"))
 
 
 class Spill(_OfOne, verbs=("spill",)):
@@ -237,16 +237,16 @@ class Submit(
     @classmethod
     def read(cls, data: JSON, verb: str, where: str) -> "Submit":
         seq_id, tokens = _named_tokens(data, verb, where)
-        salt = reading.salt(data, where)
-        priority = reading.whole(data, "priority", f"{where}.priority", 0, -MAX_PRIORITY, MAX_PRIORITY)
+        salt = json_values.salt(data, where)
+        priority = json_values.whole(data, "priority", f"{where}.priority", 0, -MAX_PRIORITY, MAX_PRIORITY)
         samples, beams = (
-            reading.whole(data, key, f"{where}.{key}", 1, 1, MAX_BRANCHES) for key in ("samples", "beams")
+            json_values.whole(data, key, f"{where}.{key}", 1, 1, MAX_BRANCHES) for key in ("samples", "beams")
         )
         if samples > 1 and beams > 1:
             both = f'"samples": {samples} and "beams": {beams}'
             raise ScenarioError(f"{where} (submit {seq_id}) has {both}; a request has several of one of them at most")
         if "says" not in data:
-            num_tokens = reading.whole(data, "max_tokens", f"{where}.max_tokens", 1, 1, reading.MAX_TOKENS)
+            num_tokens = json_values.whole(data, "max_tokens", f"{where}.max_tokens", 1, 1, json_values.MAX_TOKENS)
             return cls(seq_id, tokens, num_tokens, (), priority, salt, samples, beams)
         if "max_tokens" in data:
             both = '"says" and "max_tokens"'
@@ -254,7 +254,7 @@ class Submit(
         if max(samples, beams) > 1:
             both = f'"says" and "{"samples" if samples > 1 else "beams"}"'
             raise ScenarioError(f"{where} (submit {seq_id}) has {both}; given words are said once")
-        says = reading.words(data["says"], f"{where}.says")
+        says = json_values.words(data["says"], f"{where}.says")
         return cls(seq_id, tokens, len(says), says, priority, salt)
 
 
@@ -272,7 +272,7 @@ class EngineSteps(Op, verbs=("step",)):
 
     @classmethod
     def read(cls, data: JSON, verb: str, where: str) -> "EngineSteps":
-        return cls(reading.whole(data, verb, f"{where}.{verb}", 1, 1, MAX_STEPS))
+        return cls(json_values.whole(data, verb, f"{where}.{verb}", 1, 1, MAX_STEPS))
 
 
 class Abort(_OfOne, verbs=("abort",)):
@@ -292,7 +292,7 @@ class ResetPrefixCache(Op, verbs=("reset_prefix_cache",)):
     @classmethod
     def read(cls, data: JSON, verb: str, where: str) -> "ResetPrefixCache":
         if data[verb] is not True:
-            raise ScenarioError(f"{where}.{verb} is {reading.show(data[verb])}; it must be true")
+            raise ScenarioError(f"{where}.{verb} is {json_values.show(data[verb])}; it must be true")
         return cls()
 
 
@@ -324,14 +324,14 @@ class Draft(Op, verbs=("draft",), keys=("text", "tokens", "min_confidence")):
 
     @classmethod
     def read(cls, data: JSON, verb: str, where: str) -> "Draft":
-        seq_id = reading.name(data[verb], f"{where}.{verb}")
-        cut = reading.part(data, "min_confidence", f"{where}.min_confidence", 0.0)
+        seq_id = json_values.name(data[verb], f"{where}.{verb}")
+        cut = json_values.part(data, "min_confidence", f"{where}.min_confidence", 0.0)
         if "text" not in data and not isinstance(data.get("tokens"), list):
-            return cls(seq_id, reading.whole(data, "tokens", f"{where}.tokens", 1, 1, MAX_DRAFTS), (), cut)
+            return cls(seq_id, json_values.whole(data, "tokens", f"{where}.tokens", 1, 1, MAX_DRAFTS), (), cut)
         if "min_confidence" in data:
             both = 'drafts and "min_confidence"'
             raise ScenarioError(f"{where} (draft {seq_id}) has {both}; only the drafter's own have a confidence")
-        tokens = reading.text_or_tokens(data, where, f"{verb} {seq_id}")
+        tokens = json_values.text_or_tokens(data, where, f"{verb} {seq_id}")
         if len(tokens) > MAX_DRAFTS:
             raise ScenarioError(f"{where} (draft {seq_id}) has {len(tokens)} drafts; it may have {MAX_DRAFTS} at most")
         return cls(seq_id, len(tokens), tokens)
@@ -364,7 +364,7 @@ class Load(Op, verbs=("load",), keys=("salt",)):
 
     @classmethod
     def read(cls, data: JSON, verb: str, where: str) -> "Load":
-        return cls(reading.words(data[verb], f"{where}.{verb}"), reading.salt(data, where))
+        return cls(json_values.words(data[verb], f"{where}.{verb}"), json_values.salt(data, where))
 
 
 @dataclass(frozen=True)
@@ -382,12 +382,12 @@ class EndTransfer(Op, verbs=("finish", "fail", "cancel")):
 
     @classmethod
     def read(cls, data: JSON, verb: str, where: str) -> "EndTransfer":
-        return cls(reading.whole(data, verb, f"{where}.{verb}", 1, 1, MAX_TRANSFER_ID), verb)
+        return cls(json_values.whole(data, verb, f"{where}.{verb}", 1, 1, MAX_TRANSFER_ID), verb)
 
 
 def _named_tokens(data: JSON, verb: str, where: str) -> tuple[str, tuple[Token, ...]]:
-    seq_id = reading.name(data[verb], f"{where}.{verb}")
-    return seq_id, reading.text_or_tokens(data, where, f"{verb} {seq_id}")
+    seq_id = json_values.name(data[verb], f"{where}.{verb}")
+    return seq_id, json_values.text_or_tokens(data, where, f"{verb} {seq_id}")
 
 
 def _salt(salt: str | None) -> dict[str, Any]:

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pagedviz import text
 from pagedviz.engine.events import Token
+from pagedviz.scenario import tokenizer
 
 MAX_TOKENS = 1_024  # written by one run, over all sequences
 MAX_TOKEN_CHARACTERS = 64
@@ -61,7 +61,7 @@ def salt(data: Mapping[str, Any], where: str) -> str | None:
 
 def tokens_from_text(source: str, where: str = "text") -> tuple[Token, ...]:
     """Split text into tokens; raise ScenarioError when there are none or one is too long."""
-    found: tuple[Token, ...] = tuple(text.split(source))
+    found: tuple[Token, ...] = tuple(tokenizer.split(source))
     if not found:
         raise ScenarioError(f"{where} is {show(source)}; it needs at least one word")
     return tokens(found, where)

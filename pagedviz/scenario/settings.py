@@ -4,11 +4,11 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from pagedviz import reading
 from pagedviz.engine.limits import Limits
 from pagedviz.engine.policies import POLICIES, PROFILES
 from pagedviz.engine.speculation import Speculation
-from pagedviz.reading import ScenarioError, show
+from pagedviz.scenario import json_values
+from pagedviz.scenario.json_values import ScenarioError, show
 
 # Limits, both ends included.
 RANGES = {  # a profile with a null block needs one block more
@@ -89,17 +89,17 @@ def cache_from_json(data: Any) -> CacheConfig:
     """Read the cache settings; absent keys take their defaults."""
     if not isinstance(data, dict):
         raise ScenarioError(f'"cache" is {show(data)}; it must be an object of settings')
-    reading.only_known(data, [field.name for field in dataclasses.fields(CacheConfig)], "cache")
+    json_values.only_known(data, [field.name for field in dataclasses.fields(CacheConfig)], "cache")
     profile = data.get("profile", USUAL.profile)
     if not isinstance(profile, str) or profile not in PROFILES:
         raise ScenarioError(f"cache.profile is {show(profile)}; it must be one of {', '.join(PROFILES)}")
 
     def number(name: str, more: int = 0) -> int:
         low, high = RANGES[name]
-        return reading.whole(data, name, f"cache.{name}", getattr(USUAL, name), low + more, high)
+        return json_values.whole(data, name, f"cache.{name}", getattr(USUAL, name), low + more, high)
 
     def switch(name: str) -> bool:
-        return reading.switch(data, name, f"cache.{name}", getattr(USUAL, name))
+        return json_values.switch(data, name, f"cache.{name}", getattr(USUAL, name))
 
     cache = CacheConfig(
         num_blocks=number("num_blocks", more=PROFILES[profile].null_block),
@@ -155,12 +155,12 @@ def _speculation(data: Any) -> Speculation:
     if not isinstance(data, dict):
         raise ScenarioError(f"cache.speculation is {show(data)}; it must be an object of settings")
     where = "cache.speculation"
-    reading.only_known(data, [field.name for field in dataclasses.fields(Speculation)], where)
+    json_values.only_known(data, [field.name for field in dataclasses.fields(Speculation)], where)
     numbers = {
-        name: reading.whole(data, name, f"{where}.{name}", getattr(NO_DRAFTS, name), low, high)
+        name: json_values.whole(data, name, f"{where}.{name}", getattr(NO_DRAFTS, name), low, high)
         for name, (low, high) in SPECULATION_RANGES.items()
     }
-    cut = reading.part(data, "min_confidence", f"{where}.min_confidence", NO_DRAFTS.min_confidence)
+    cut = json_values.part(data, "min_confidence", f"{where}.min_confidence", NO_DRAFTS.min_confidence)
     return Speculation(**numbers, min_confidence=cut)
 
 
@@ -168,10 +168,10 @@ def _limits(data: Any) -> Limits:
     if not isinstance(data, dict):
         raise ScenarioError(f"cache.scheduler is {show(data)}; it must be an object of settings")
     where = "cache.scheduler"
-    reading.only_known(data, [field.name for field in dataclasses.fields(Limits)], where)
-    watermark = reading.part(data, "watermark", f"{where}.watermark", USUAL_LIMITS.watermark, below_1=True)
+    json_values.only_known(data, [field.name for field in dataclasses.fields(Limits)], where)
+    watermark = json_values.part(data, "watermark", f"{where}.watermark", USUAL_LIMITS.watermark, below_1=True)
     numbers = {
-        name: reading.whole(data, name, f"{where}.{name}", getattr(USUAL_LIMITS, name), low, high)
+        name: json_values.whole(data, name, f"{where}.{name}", getattr(USUAL_LIMITS, name), low, high)
         for name, (low, high) in SCHEDULER_RANGES.items()
     }
     return Limits(**numbers, watermark=watermark)
@@ -182,7 +182,7 @@ def _policies(data: Any, profile: str) -> tuple[tuple[str, str], ...]:
     if not isinstance(data, dict):
         example = '{"victim": "least_urgent"}'
         raise ScenarioError(f"cache.policies is {show(data)}; it must be an object like {example}")
-    reading.only_known(data, POLICIES, "cache.policies")
+    json_values.only_known(data, POLICIES, "cache.policies")
     for kind, name in data.items():
         names = [function.__name__ for function in POLICIES[kind]]
         if name not in names:

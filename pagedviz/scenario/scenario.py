@@ -1,7 +1,6 @@
 """What a user can do, as data: a cache and a list of operations. Parses, validates, explains.
 
-The same scenario is a lesson's run, a link, an export and a test case. The README documents the format. Its settings
-are in `cache_config`, its operations in `ops`; both can be had from here.
+The same scenario is a lesson's run, a link, an export and a test case. `docs/scenario.md` documents the format.
 """
 
 import dataclasses
@@ -9,69 +8,14 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from pagedviz import ops as operations
-from pagedviz import reading
-from pagedviz.cache_config import MAX_CACHE_BYTES, RANGES, SCHEDULER_RANGES, USUAL, CacheConfig, cache_from_json
-from pagedviz.ops import (
-    MAX_PRIORITY,
+from pagedviz.scenario import json_values, operations
+from pagedviz.scenario.json_values import MAX_TOKENS, ScenarioError, show
+from pagedviz.scenario.operations import (
     MAX_STEPS,
-    Abort,
-    Add,
-    Append,
-    Draft,
-    EndTransfer,
     EngineSteps,
-    Fork,
-    Free,
-    Generate,
-    Load,
     Op,
-    Reload,
-    ResetPrefixCache,
-    Spill,
-    Store,
-    Submit,
-    Verify,
 )
-from pagedviz.reading import MAX_NAME_CHARACTERS, MAX_TOKENS, ScenarioError, show, tokens_from_text
-
-__all__ = [
-    "MAX_CACHE_BYTES",
-    "MAX_NAME_CHARACTERS",
-    "MAX_OPS",
-    "MAX_PRIORITY",
-    "MAX_SEQUENCES",
-    "MAX_STEPS",
-    "MAX_TOKENS",
-    "RANGES",
-    "SCHEDULER_RANGES",
-    "VERSION",
-    "Abort",
-    "Add",
-    "Append",
-    "CacheConfig",
-    "Draft",
-    "EndTransfer",
-    "EngineSteps",
-    "Fork",
-    "Free",
-    "Generate",
-    "Load",
-    "Op",
-    "Reload",
-    "ResetPrefixCache",
-    "Scenario",
-    "ScenarioError",
-    "Spill",
-    "Store",
-    "Submit",
-    "Verify",
-    "cache_from_json",
-    "from_json",
-    "parse",
-    "show",
-    "tokens_from_text",
-]
+from pagedviz.scenario.settings import USUAL, CacheConfig, cache_from_json
 
 VERSION = 1
 
@@ -140,14 +84,14 @@ def from_json(data: Any) -> Scenario:
     if "fork" in data and isinstance(data.get("cache", {}), dict):  # may stand beside the cache, too
         data = {**data, "cache": {**data.get("cache", {}), "fork": data["fork"]}}
         del data["fork"]
-    reading.only_known(data, {"pagedviz", "seed", "cache", "ops"}, "the scenario")
+    json_values.only_known(data, {"pagedviz", "seed", "cache", "ops"}, "the scenario")
     ops = data.get("ops", [])
     if not isinstance(ops, list):
         raise ScenarioError(f'"ops" is {show(ops)}; it must be a list of operations')
     if len(ops) > MAX_OPS:
         raise ScenarioError(f'"ops" has {len(ops):,} operations; a run has at most {MAX_OPS:,}')
     scenario = Scenario(
-        seed=reading.whole(data, "seed", "seed", 0, 0, 2**63 - 1),
+        seed=json_values.whole(data, "seed", "seed", 0, 0, 2**63 - 1),
         cache=cache_from_json(data.get("cache", {})),
         ops=tuple(operations.read(op, f"ops[{i}]") for i, op in enumerate(ops)),
     )
