@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pagedviz import drafter, sampling
-from pagedviz.dense_model import dense_model
 from pagedviz.engine.beams import Candidates
 from pagedviz.engine.events import Event, Token
 from pagedviz.engine.snapshot import Snapshot
+from pagedviz.model import drafter, sampling
+from pagedviz.model.dense_model import dense_model
 from pagedviz.play import Happening, planner
 from pagedviz.probe import Answer, Probe
 from pagedviz.scenario import scenario

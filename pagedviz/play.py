@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagedviz.dense_model import Array, dense_model
 from pagedviz.engine import invariants
 from pagedviz.engine.beams import Candidates
 from pagedviz.engine.block_manager import BlockManager
@@ -19,6 +18,8 @@ from pagedviz.engine.policies import PROFILES, Profile, policy
 from pagedviz.engine.scheduler import Scheduler
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.engine.tier_changes import How
+from pagedviz.model.decoding import Logits, Speaker, confident
+from pagedviz.model.dense_model import Array, dense_model
 from pagedviz.scenario.operations import (
     Abort,
     Add,
@@ -39,7 +40,6 @@ from pagedviz.scenario.operations import (
     Verify,
 )
 from pagedviz.scenario.settings import CacheConfig
-from pagedviz.speaker import Logits, Speaker, confident
 
 PROJECT = Path(__file__).parent.parent
 WAYS_OUT: dict[str, How] = {"finish": "finish", "fail": "fail", "cancel": "abort"}  # of a transfer

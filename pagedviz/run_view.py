@@ -8,9 +8,9 @@ from pagedviz import formula, source
 from pagedviz.engine.history import History
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.metrics import Memory, memory
+from pagedviz.model.sampling import TooClose
 from pagedviz.play import planner
 from pagedviz.runtime.client import ComputedRun
-from pagedviz.sampling import TooClose
 from pagedviz.scenario.scenario import Scenario
 from pagedviz.trace import Check, Step
 

@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from pagedviz import dense_model
-from pagedviz.vocabulary import VOCABULARY
+from pagedviz.model import dense_model
+from pagedviz.model.vocabulary import VOCABULARY
 
 
 def scores_of(word):

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pagedviz import dense_model
-from pagedviz.dense_model import DenseModel
+from pagedviz.model import dense_model
+from pagedviz.model.dense_model import DenseModel
+from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.scenario.settings import CacheConfig
-from pagedviz.vocabulary import VOCABULARY
 from tests.model_cases import dense
 
 GQA = CacheConfig(num_layers=3, num_heads=6, num_kv_heads=2, head_dim=6)

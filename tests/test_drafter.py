@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pagedviz import drafter, sampling
-from pagedviz.dense_model import DenseModel
-from pagedviz.drafter import drafts
+from pagedviz.model import drafter, sampling
+from pagedviz.model.dense_model import DenseModel
+from pagedviz.model.drafter import drafts
+from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.scenario.settings import CacheConfig
-from pagedviz.vocabulary import VOCABULARY
 
 SHAPES = (
     CacheConfig(),
@@ -73,7 +73,8 @@ def test_only_the_newest_tokens_count():
 def test_another_process_drafts_the_same():
     cache = replace(CacheConfig(), num_heads=8, head_dim=64)
     code = (
-        "import json, sys; from pagedviz import drafter; from pagedviz.scenario import settings;cache, tokens = json.loads(sys.argv[1]);"
+        "import json, sys; from pagedviz.model import drafter; from pagedviz.scenario import settings;"
+        "cache, tokens = json.loads(sys.argv[1]);"
         "print(json.dumps(drafter.drafts(settings.cache_from_json(cache), 5, tokens, 6)))"
     )
     asked = json.dumps([cache.to_json(), CONTEXT])

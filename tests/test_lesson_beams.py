@@ -5,12 +5,13 @@ import re
 
 import pytest
 
-from pagedviz import lesson, sampling
-from pagedviz.dense_model import DenseModel
+from pagedviz import lesson
 from pagedviz.engine.events import BlockAllocated, BlockCopied, TokensWritten
 from pagedviz.lesson import Run
+from pagedviz.model import sampling
+from pagedviz.model.dense_model import DenseModel
+from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.scenario.settings import CacheConfig
-from pagedviz.vocabulary import VOCABULARY
 
 SEEDS = range(24)
 SIZE, BEAMS = 4, 3

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from pagedviz import drafter, lesson, sampling
-from pagedviz.dense_model import DenseModel
+from pagedviz import lesson
 from pagedviz.engine.events import BlockFreed, DraftsVerified
 from pagedviz.engine.request_events import TokensSampled
 from pagedviz.engine.speculation import Speculation
 from pagedviz.engine.timetable import timetable
+from pagedviz.model import drafter, sampling
+from pagedviz.model.dense_model import DenseModel
 from pagedviz.play import planner
 from pagedviz.scenario.operations import EngineSteps, Submit
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from pagedviz.engine import block_manager, errors
+from pagedviz.model.sampling import TooClose
+from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.play import PROJECT, Player, free_queue, planner
-from pagedviz.sampling import TooClose
 from pagedviz.scenario import scenario
 from pagedviz.scenario.operations import Add, Append, Draft, EngineSteps, Fork, Free, Generate, Submit
 from pagedviz.scenario.settings import CacheConfig
-from pagedviz.vocabulary import VOCABULARY
 from tests.model_cases import scores_of
 
 

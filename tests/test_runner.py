@@ -8,6 +8,7 @@ import torch
 
 import kernels
 from pagedviz.engine.invariants import INVARIANTS
+from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.play import planner
 from pagedviz.run_view import CLOSE
 from pagedviz.runtime import decode_graph
@@ -16,7 +17,6 @@ from pagedviz.runtime.runner import Runner
 from pagedviz.scenario.operations import Add, Append, EngineSteps, Fork, Free, Generate, Reload, Spill, Submit
 from pagedviz.scenario.scenario import parse
 from pagedviz.scenario.settings import CacheConfig
-from pagedviz.vocabulary import VOCABULARY
 from tests.engine_cases import EXAMPLE
 from tests.model_cases import dense
 from tests.runner_cases import TINY, Played, on_attention, one_by_one, same_bits

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from pagedviz import sampling
+from pagedviz.model import sampling
+from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.play import planner
 from pagedviz.scenario.operations import EngineSteps, Submit
-from pagedviz.vocabulary import VOCABULARY
 from tests.model_cases import dense
 from tests.runner_cases import TINY, Played
 

@@ -6,11 +6,11 @@ import pytest
 
 from pagedviz.engine.block_changes import BlockChanges
 from pagedviz.engine.speculation import Speculation
+from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.play import Player, planner
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import KVLog
 from pagedviz.scenario.operations import Add, Append, Draft, EngineSteps, Free, Generate, Submit, Verify
-from pagedviz.vocabulary import VOCABULARY
 from tests.model_cases import dense
 from tests.runner_cases import TINY, Played
 

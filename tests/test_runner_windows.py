@@ -8,10 +8,10 @@ import torch
 from pagedviz import probe
 from pagedviz.engine import block_manager
 from pagedviz.engine.prefix_cache import PrefixCache
+from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.runtime import runner as runners
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.scenario.operations import Add, Append, EngineSteps, Free, Generate, Submit
-from pagedviz.vocabulary import VOCABULARY
 from tests.model_cases import dense
 from tests.runner_cases import TINY, Played
 

@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from pagedviz import sampling
-from pagedviz.vocabulary import VOCABULARY
+from pagedviz.model import sampling
+from pagedviz.model.vocabulary import VOCABULARY
 
 SCORES = np.random.default_rng(0).standard_normal(len(VOCABULARY))
 TIED = np.zeros(len(VOCABULARY))
@@ -38,7 +38,8 @@ def test_chance_is_of_the_seed_the_sequence_and_the_position(changed):
 
 
 def test_another_process_draws_the_same_words():
-    asked = "from pagedviz.sampling import noised; import numpy as np; print(noised(np.zeros(105), 3, 'é', 2).tolist())"
+    asked = "import numpy as np; from pagedviz.model.sampling import noised;"
+    asked += "print(noised(np.zeros(105), 3, 'é', 2).tolist())"
     said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
     assert eval(said) == sampling.noised(np.zeros(105), 3, "é", 2).tolist()
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 import kernels
-from pagedviz.dense_model import Array
 from pagedviz.engine import invariants
 from pagedviz.engine.events import Event, Write, Written
 from pagedviz.engine.snapshot import Snapshot
+from pagedviz.model.dense_model import Array
 from pagedviz.play import Happening, Player
 from pagedviz.probe import Probe
 from pagedviz.runtime import probes

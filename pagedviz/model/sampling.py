@@ -4,9 +4,9 @@ import hashlib
 
 import numpy as np
 
-from pagedviz.dense_model import Array
 from pagedviz.engine.events import Token
-from pagedviz.vocabulary import VOCABULARY
+from pagedviz.model.dense_model import Array
+from pagedviz.model.vocabulary import VOCABULARY
 
 
 class TooClose(Exception):

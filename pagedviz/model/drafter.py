@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pagedviz.dense_model import Array, double_weights, embedding, gelu, norm, windows
 from pagedviz.engine.events import Token
+from pagedviz.model.dense_model import Array, double_weights, embedding, gelu, norm, windows
+from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.scenario.settings import CacheConfig
-from pagedviz.vocabulary import VOCABULARY
 
 # Scores are this much sharper in a confidence than in the model's own softmax: so that on average it is the part of the
 # drafts that are right.

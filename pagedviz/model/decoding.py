@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pagedviz import drafter, sampling
-from pagedviz.dense_model import Array
 from pagedviz.engine.beams import Candidates
 from pagedviz.engine.events import Token
+from pagedviz.model import drafter, sampling
+from pagedviz.model.dense_model import Array
 from pagedviz.scenario.settings import CacheConfig
 
 Logits = Callable[[str, int], Array]

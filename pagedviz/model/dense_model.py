@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagedviz.engine.events import Token
+from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.scenario.settings import CacheConfig
-from pagedviz.vocabulary import VOCABULARY
 
 Array = NDArray[Any]
 
