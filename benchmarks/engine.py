@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 
 from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.events import Event
-from pagedviz.engine.policies import PROFILES
+from pagedviz.engine.policies.profiles import PROFILES
 
 SEQUENCES, TOKENS, BLOCK_SIZE = 256, 2_048, 16
 PREFIX, OWN = 128, 16  # tokens of an admission

@@ -2,7 +2,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pagedviz.engine.events import BlockHit
-from pagedviz.engine.orders import longest_prefix_first
+from pagedviz.engine.policies.orders import longest_prefix_first
 from pagedviz.engine.serving import one_by_one
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Orders, Radix

@@ -1,8 +1,8 @@
 from collections.abc import Iterable, Iterator
 
 from pagedviz.engine.events import BlockSpilled
-from pagedviz.engine.limits import Limits
-from pagedviz.engine.policies import PROFILES
+from pagedviz.engine.policies.limits import Limits
+from pagedviz.engine.policies.profiles import PROFILES
 from pagedviz.engine.request_events import RequestPreempted, RequestScheduled
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.lesson import After, Page, Question, Run

@@ -2,7 +2,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from pagedviz.engine.limits import Limits
+from pagedviz.engine.policies.limits import Limits
 from pagedviz.engine.request_events import RequestAdmitted, RequestWaits
 from pagedviz.engine.timetable import idle_seats, timetable
 from pagedviz.lesson import After, Page, Question, Run

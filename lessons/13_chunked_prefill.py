@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pagedviz.engine.events import Write, Written
-from pagedviz.engine.limits import Limits
+from pagedviz.engine.policies.limits import Limits
 from pagedviz.engine.timetable import Row, timetable, waits
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Chunks, Timetable, Way

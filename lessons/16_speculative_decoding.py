@@ -2,8 +2,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pagedviz.engine.events import DraftsVerified, Event, Token, TokensDrafted
+from pagedviz.engine.policies.limits import Speculation
 from pagedviz.engine.request_events import TokensSampled
-from pagedviz.engine.speculation import Speculation
 from pagedviz.engine.timetable import timetable
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.scenario.settings import CacheConfig

@@ -14,7 +14,7 @@ from pagedviz.engine.beams import Candidates
 from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.errors import CacheError, NoDrafts, NotConfident, OwnedByRequest
 from pagedviz.engine.events import Event, OperationRefused, Token
-from pagedviz.engine.policies import PROFILES, Profile, policy
+from pagedviz.engine.policies.profiles import PROFILES, Profile, policy
 from pagedviz.engine.scheduler import Scheduler
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.engine.tier_changes import How

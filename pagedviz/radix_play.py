@@ -1,6 +1,6 @@
 """Plays a scenario's operations on the radix tree instead of the block manager."""
 
-from pagedviz.engine.policies import PROFILES
+from pagedviz.engine.policies.profiles import PROFILES
 from pagedviz.engine.radix_events import RadixEvent
 from pagedviz.engine.radix_manager import RadixManager
 from pagedviz.engine.radix_tree import RadixTree

@@ -2,8 +2,8 @@
 
 from pagedviz.engine import events
 from pagedviz.engine.events import Event
+from pagedviz.engine.policies.windows import first_seen, window_and_two_blocks
 from pagedviz.engine.snapshot import Snapshot
-from pagedviz.engine.windows import first_seen, window_and_two_blocks
 from pagedviz.play import profile
 from pagedviz.scenario.settings import CacheConfig
 

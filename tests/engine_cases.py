@@ -10,7 +10,7 @@ from pagedviz.engine import invariants
 from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.errors import CacheError
 from pagedviz.engine.events import Event
-from pagedviz.engine.policies import PROFILES, policy
+from pagedviz.engine.policies.profiles import PROFILES, policy
 
 # The scenario that the project's first issue gives.
 EXAMPLE = """{"pagedviz": 1, "seed": 0, "cache": {"num_blocks": 12, "block_size": 4, "host_blocks": 6, "num_layers": 2,

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pagedviz.engine import invariants
 from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.events import Event, Token
-from pagedviz.engine.limits import Limits
-from pagedviz.engine.policies import PROFILES, policy
+from pagedviz.engine.policies.limits import Limits, Speculation
+from pagedviz.engine.policies.profiles import PROFILES, policy
 from pagedviz.engine.scheduler import Scheduler
-from pagedviz.engine.speculation import Speculation
 
 NO_DRAFTS = Speculation()
 WIDE = Limits(max_num_batched_tokens=1_000)

@@ -1,7 +1,6 @@
 """Runs in which every event happens, for the tests of whatever has a word for each: traces, formulas, the history."""
 
-from pagedviz.engine.limits import Limits
-from pagedviz.engine.speculation import Speculation
+from pagedviz.engine.policies.limits import Limits, Speculation
 from pagedviz.play import planner
 from pagedviz.scenario.operations import (
     Abort,

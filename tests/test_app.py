@@ -10,7 +10,7 @@ import pytest
 testing = pytest.importorskip("streamlit.testing.v1", reason="streamlit is not installed")
 
 from pagedviz import lesson, measurements  # noqa: E402
-from pagedviz.engine.speculation import Speculation  # noqa: E402
+from pagedviz.engine.policies.limits import Speculation  # noqa: E402
 from pagedviz.ui import address  # noqa: E402
 from tests.measurement_cases import absent, row  # noqa: E402
 from tests.measurement_cases import measurements as made  # noqa: E402

@@ -6,7 +6,7 @@ import pytest
 
 from pagedviz.engine import beams
 from pagedviz.engine.errors import DuplicateSequence, ForkUnsupported, NeverFits, OverBudget, TooWide
-from pagedviz.engine.limits import Limits
+from pagedviz.engine.policies.limits import Limits
 from tests.request_cases import WatchedScheduler, values
 
 PROMPT = list("abcdef")

@@ -3,7 +3,7 @@
 import pytest
 
 from pagedviz.engine.errors import DraftsPending, NeverFits, NoFreeBlocks
-from pagedviz.engine.speculation import Speculation
+from pagedviz.engine.policies.limits import Speculation
 from tests.engine_cases import Watched, refused
 from tests.request_cases import WatchedScheduler, generated
 

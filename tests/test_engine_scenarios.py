@@ -7,7 +7,7 @@ import pytest
 
 from pagedviz.engine.block_pool import BlockPool
 from pagedviz.engine.errors import BlockNotInUse
-from pagedviz.engine.policies import Freed, head_of_queue
+from pagedviz.engine.policies.free_orders import Freed, head_of_queue
 from tests.engine_cases import Watched
 from tests.request_cases import WatchedScheduler
 

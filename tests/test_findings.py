@@ -10,7 +10,7 @@ import pytest
 testing = pytest.importorskip("streamlit.testing.v1", reason="streamlit is not installed")
 
 from pagedviz import measurements, probe  # noqa: E402
-from pagedviz.engine.limits import Limits  # noqa: E402
+from pagedviz.engine.policies.limits import Limits  # noqa: E402
 from pagedviz.runtime import probes  # noqa: E402
 from pagedviz.runtime.recording import Moment  # noqa: E402
 from pagedviz.runtime.runner import Runner  # noqa: E402

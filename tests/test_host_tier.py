@@ -3,6 +3,7 @@
 import pytest
 
 from pagedviz.engine import errors
+from pagedviz.engine.policies.host_writes import Moment, on_second_hit, write_back, write_through
 from pagedviz.engine.tier_events import (
     TierEvicted,
     TierLoadFailed,
@@ -10,7 +11,6 @@ from pagedviz.engine.tier_events import (
     TierStoreFailed,
     TierTouched,
 )
-from pagedviz.engine.tier_policies import Moment, on_second_hit, write_back, write_through
 from tests.radix_cases import refused
 from tests.tier_cases import WatchedTier
 

@@ -8,8 +8,8 @@ import pytest
 
 from pagedviz import lesson
 from pagedviz.engine.events import BlockFreed, DraftsVerified
+from pagedviz.engine.policies.limits import Speculation
 from pagedviz.engine.request_events import TokensSampled
-from pagedviz.engine.speculation import Speculation
 from pagedviz.engine.timetable import timetable
 from pagedviz.model import drafter, sampling
 from pagedviz.model.dense_model import DenseModel

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from pagedviz.engine.orders import Waiting, by_priority, first_come, longest_prefix_first
+from pagedviz.engine.policies.orders import Waiting, by_priority, first_come, longest_prefix_first
 
 WAITING = (
     Waiting("A", arrival=3, priority=1, num_hit_tokens=4),

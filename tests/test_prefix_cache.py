@@ -19,7 +19,7 @@ from pagedviz.engine.events import (
     TokensWritten,
     TokenWritten,
 )
-from pagedviz.engine.free_queue import FreeQueue
+from pagedviz.engine.policies.free_queue import FreeQueue
 from tests.engine_cases import Watched, refused
 
 

@@ -7,7 +7,7 @@ import torch
 
 import kernels
 from pagedviz import probe
-from pagedviz.engine.limits import Limits
+from pagedviz.engine.policies.limits import Limits
 from pagedviz.probe import PREEMPTIONS, SwapOrRecompute
 from pagedviz.runtime import probes
 from pagedviz.runtime.recording import Moment

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pagedviz.engine.block_changes import BlockChanges
-from pagedviz.engine.speculation import Speculation
+from pagedviz.engine.policies.limits import Speculation
 from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.play import Player, planner
 from pagedviz.runtime.kv_cache import KVCache

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pagedviz.engine.limits import Limits
+from pagedviz.engine.policies.limits import Limits
 from pagedviz.runtime.kv_log import TOLERANCE
 from pagedviz.scenario.operations import Abort, EngineSteps, Submit
 from pagedviz.scenario.settings import CacheConfig

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagedviz.engine.limits import Limits
-from pagedviz.engine.policies import PROFILES
-from pagedviz.engine.speculation import Speculation
+from pagedviz.engine.policies.limits import Limits, Speculation
+from pagedviz.engine.policies.profiles import PROFILES
 from pagedviz.scenario import scenario
 from pagedviz.scenario.json_values import ScenarioError, tokens_from_text
 from pagedviz.scenario.operations import (

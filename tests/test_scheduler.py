@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from pagedviz.engine import errors
-from pagedviz.engine.limits import Limits
+from pagedviz.engine.policies.limits import Limits
 from tests.request_cases import WatchedScheduler
 
 

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pagedviz.engine import replay
 from pagedviz.engine.errors import CacheError
 from pagedviz.engine.events import Event
-from pagedviz.engine.limits import Limits
-from pagedviz.engine.policies import POLICIES, PROFILES
+from pagedviz.engine.policies.limits import Limits
+from pagedviz.engine.policies.profiles import POLICIES, PROFILES
 from pagedviz.engine.snapshot import Snapshot
 from tests.request_cases import WatchedScheduler, generated, next_token, value, values
 from tests.test_engine_machine import Memory

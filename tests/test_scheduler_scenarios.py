@@ -2,9 +2,9 @@
 
 import pytest
 
-from pagedviz.engine.admission import Asked, first_chunk_fits, whole_prompt_fits
 from pagedviz.engine.errors import NeverAdmitted, NeverFits
-from pagedviz.engine.limits import Limits
+from pagedviz.engine.policies.admission import Asked, first_chunk_fits, whole_prompt_fits
+from pagedviz.engine.policies.limits import Limits
 from tests.request_cases import WatchedScheduler
 
 EQUAL = ["t"] * 40  # one token, so that all prompts are prefixes of one another

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from pagedviz.engine import block_hash
-from pagedviz.engine.limits import Limits
-from pagedviz.engine.policies import POLICIES, PROFILES
-from pagedviz.engine.speculation import Speculation
+from pagedviz.engine.policies.limits import Limits, Speculation
+from pagedviz.engine.policies.profiles import POLICIES, PROFILES
 from tests.request_cases import generated, next_token, value, values
 from tests.test_scheduler_machine import MOST_STEPS, SALT, TOKENS, WHO, KVMemory, SchedulerMachine, names
 

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pagedviz.engine import tier_replay
 from pagedviz.engine.errors import BlockInTransfer, NotReady, TooFewChunks, UnknownTransfer
-from pagedviz.engine.policies import POLICIES
-from pagedviz.engine.tier_policies import Moment
+from pagedviz.engine.policies.host_writes import Moment
+from pagedviz.engine.policies.profiles import POLICIES
 from tests.radix_cases import refused
 from tests.tier_cases import WatchedTier
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from pagedviz.engine.events import Written
-from pagedviz.engine.limits import Limits
-from pagedviz.engine.policies import POLICIES
+from pagedviz.engine.policies.limits import Limits
+from pagedviz.engine.policies.profiles import POLICIES
 from pagedviz.engine.timetable import idle_seats, timetable, waits
 from pagedviz.play import planner
 from pagedviz.probe import Chunks, Launch, Probe, Timetable, Way

@@ -37,10 +37,11 @@ from pagedviz.engine.events import (
     TokenWritten,
     WriteStopped,
 )
-from pagedviz.engine.policies import Freed, Profile
+from pagedviz.engine.policies.free_orders import Freed
+from pagedviz.engine.policies.profiles import Profile
+from pagedviz.engine.policies.windows import Window, first_seen
 from pagedviz.engine.prefix_cache import PrefixCache
 from pagedviz.engine.sequence import Sequence
-from pagedviz.engine.windows import Window, first_seen
 
 
 class BlockChanges:

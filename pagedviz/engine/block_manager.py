@@ -12,10 +12,10 @@ from pagedviz.engine import block_hash, errors, words
 from pagedviz.engine.block_hash import Link
 from pagedviz.engine.events import Event, SequenceAdded, SequenceForked, SequenceFreed, Token
 from pagedviz.engine.host_copies import HostCopies
-from pagedviz.engine.policies import Profile
+from pagedviz.engine.policies.profiles import Profile
+from pagedviz.engine.policies.windows import Window, agreed_prefix, below_window, most_blocks
 from pagedviz.engine.sequence import Sequence
 from pagedviz.engine.snapshot import CachedBlock, Snapshot
-from pagedviz.engine.windows import Window, agreed_prefix, below_window, most_blocks
 
 
 class Need(NamedTuple):

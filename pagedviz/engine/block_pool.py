@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from pagedviz.engine.errors import BlockNotInUse
-from pagedviz.engine.free_queue import FreeQueue
-from pagedviz.engine.policies import Freed, FreeOrder
+from pagedviz.engine.policies.free_orders import Freed, FreeOrder
+from pagedviz.engine.policies.free_queue import FreeQueue
 
 
 class BlockPool:

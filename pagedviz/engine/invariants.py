@@ -19,10 +19,10 @@ from pagedviz.engine.events import (
     TokenWritten,
     Written,
 )
+from pagedviz.engine.policies.windows import below_window
 from pagedviz.engine.request_events import RequestSubmitted, StepStarted, TokensSampled
 from pagedviz.engine.snapshot import Row, Snapshot
 from pagedviz.engine.tier_events import BlockLoaded, TierEvent, TierStoreBegun
-from pagedviz.engine.windows import below_window
 
 Invariant = Callable[[Snapshot, Event, Snapshot], Iterator[str]]
 

@@ -7,11 +7,11 @@ manager, and reports one event a change as that does.
 from collections.abc import Callable, Mapping, Sequence
 
 from pagedviz.engine import beams, errors, words
-from pagedviz.engine.admission import Asked
 from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.events import Event, Token
-from pagedviz.engine.limits import Limits
-from pagedviz.engine.orders import Waiting
+from pagedviz.engine.policies.admission import Asked
+from pagedviz.engine.policies.limits import Limits, Speculation
+from pagedviz.engine.policies.orders import Waiting
 from pagedviz.engine.queues import RequestQueues
 from pagedviz.engine.request import Request
 from pagedviz.engine.request_events import (
@@ -26,7 +26,6 @@ from pagedviz.engine.request_events import (
     StepStarted,
     TokensSampled,
 )
-from pagedviz.engine.speculation import Speculation
 
 ON_ITS_WAY = "some of its prompt is on its way from the host"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from pagedviz.engine.events import Token
-from pagedviz.engine.orders import Order, Waiting
+from pagedviz.engine.policies.orders import Order, Waiting
 
 Prompts = Mapping[str, Sequence[Token]]  # by seq_id, in the order in which they arrived
 

@@ -11,7 +11,8 @@ from pagedviz.engine.block_changes import BlockChanges
 from pagedviz.engine.block_hash import Link
 from pagedviz.engine.events import Token
 from pagedviz.engine.host_tier import HostTier
-from pagedviz.engine.policies import Freed
+from pagedviz.engine.policies.free_orders import Freed
+from pagedviz.engine.policies.host_writes import Moment
 from pagedviz.engine.tier_events import (
     BlockLoaded,
     TierEvent,
@@ -24,7 +25,6 @@ from pagedviz.engine.tier_events import (
     TierStoreFailed,
     TierTransferEnded,
 )
-from pagedviz.engine.tier_policies import Moment
 from pagedviz.engine.tier_snapshot import BlockHash, Transfer
 
 How = Literal["finish", "fail", "abort"]

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from pagedviz.engine.events import Event, Write, Written
+from pagedviz.engine.policies.windows import first_seen
 from pagedviz.engine.snapshot import Snapshot
-from pagedviz.engine.windows import first_seen
 
 NO_SLOT = -1  # of a token that is in the cache already: it asks, and writes nothing
 

@@ -4,9 +4,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from pagedviz.engine.limits import Limits
-from pagedviz.engine.policies import POLICIES, PROFILES
-from pagedviz.engine.speculation import Speculation
+from pagedviz.engine.policies.limits import Limits, Speculation
+from pagedviz.engine.policies.profiles import POLICIES, PROFILES
 from pagedviz.scenario import json_values
 from pagedviz.scenario.json_values import ScenarioError, show
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from pagedviz.engine.policies import POLICIES, PROFILES
+from pagedviz.engine.policies.profiles import POLICIES, PROFILES
 from pagedviz.scenario import json_values, settings
 from pagedviz.scenario.json_values import ScenarioError
 from pagedviz.scenario.settings import CacheConfig

@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from pagedviz import probe
-from pagedviz.engine.windows import first_seen
+from pagedviz.engine.policies.windows import first_seen
 from pagedviz.figures.counts_by_block_size import counts_by_block_size
 from pagedviz.probe import Answer, Probe
 from pagedviz.ui import bandwidth_found, radix_found, swap_found, timetable_found

@@ -6,7 +6,7 @@ from typing import Any
 
 from pagedviz import probe
 from pagedviz.engine.events import BlockCopied, OperationRefused
-from pagedviz.engine.policies import PROFILES
+from pagedviz.engine.policies.profiles import PROFILES
 from pagedviz.engine.snapshot import Snapshot
 from pagedviz.metrics import memory
 from pagedviz.runtime import runner as runners

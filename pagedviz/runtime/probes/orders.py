@@ -6,7 +6,7 @@ from typing import Any
 from pagedviz import probe
 from pagedviz.engine.errors import CacheError
 from pagedviz.engine.events import BlockEvicted, OperationRefused
-from pagedviz.engine.orders import Order, first_come, longest_prefix_first
+from pagedviz.engine.policies.orders import Order, first_come, longest_prefix_first
 from pagedviz.engine.radix_events import RadixEvicted
 from pagedviz.engine.serving import Prompts, one_by_one
 from pagedviz.runtime.probes.newest import Refused, whole_number

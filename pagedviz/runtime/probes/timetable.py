@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from pagedviz import probe
 from pagedviz.engine.events import Event, OperationRefused
-from pagedviz.engine.policies import POLICIES
+from pagedviz.engine.policies.profiles import POLICIES
 from pagedviz.engine.timetable import Row, idle_seats, timetable
 from pagedviz.play import Player
 from pagedviz.probe import Way

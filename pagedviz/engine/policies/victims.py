@@ -1,24 +1,40 @@
-"""Who is preempted when no block is free, and what becomes of what it has. Each is one function."""
+"""Which request is preempted when no block is free, and what happens to its blocks. Each is one function."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal
-
-from pagedviz.engine.request import Request
-
-Victim = Callable[[Sequence[Request]], Request]  # of those who run, in the order in which they were admitted
+from typing import Literal, Protocol, TypeVar
 
 
-def last_admitted(running: Sequence[Request]) -> Request:
+class Running(Protocol):
+    """What a choice looks at: a request that runs."""
+
+    priority: int
+    arrival: int
+    prompt: tuple[str | int, ...]
+
+    @property
+    def output(self) -> Sequence[str | int]: ...
+
+
+R = TypeVar("R", bound=Running)
+
+
+class Victim(Protocol):
+    """Chooses one of the running requests, which come in the order in which they were admitted."""
+
+    def __call__(self, running: Sequence[R], /) -> R: ...
+
+
+def last_admitted(running: Sequence[R]) -> R:
     """The last of those who run; it may be the one that needs the block. Source: vLLM, nano-vllm."""
     return running[-1]
 
 
-def least_urgent(running: Sequence[Request]) -> Request:
+def least_urgent(running: Sequence[R]) -> R:
     """The largest priority number, and of equal ones who came last. Source: vLLM V1 with priorities."""
     return max(running, key=lambda request: (request.priority, request.arrival))
 
 
-def fewest_outputs(running: Sequence[Request]) -> Request:
+def fewest_outputs(running: Sequence[R]) -> R:
     """Who has generated least, so that least is lost; of equals the longer prompt, and of those the last admitted.
 
     Source: SGLang's retraction.
