@@ -2,9 +2,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from pagedviz.engine.events import BlockCopied, Event, SequenceForked, Token, Written
-from pagedviz.engine.request_events import BeamsChosen
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log.events.base import Event, Token
+from pagedviz.engine.log.events.blocks import BlockCopied, SequenceForked, Written
+from pagedviz.engine.log.events.requests import BeamsChosen
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.scenario.settings import CacheConfig
 

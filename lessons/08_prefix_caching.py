@@ -1,7 +1,7 @@
 from collections.abc import Iterable, Iterator
 
-from pagedviz.engine.events import BlockEvicted, BlockHit, SequenceAdded
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log.events.blocks import BlockEvicted, BlockHit, SequenceAdded
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import UnchainedHit
 from pagedviz.scenario.settings import CacheConfig

@@ -1,7 +1,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pagedviz.engine.events import BlockHit
+from pagedviz.engine.log.events.blocks import BlockHit
 from pagedviz.engine.policies.orders import longest_prefix_first
 from pagedviz.engine.serving import one_by_one
 from pagedviz.lesson import After, Page, Question, Run

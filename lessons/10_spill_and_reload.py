@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.scenario.settings import CacheConfig
 

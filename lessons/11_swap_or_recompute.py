@@ -1,10 +1,10 @@
 from collections.abc import Iterable, Iterator
 
-from pagedviz.engine.events import BlockSpilled
+from pagedviz.engine.log.events.requests import RequestPreempted, RequestScheduled
+from pagedviz.engine.log.events.transfers import BlockSpilled
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.policies.limits import Limits
 from pagedviz.engine.policies.profiles import PROFILES
-from pagedviz.engine.request_events import RequestPreempted, RequestScheduled
-from pagedviz.engine.snapshot import Snapshot
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import SwapOrRecompute, WaysBack
 from pagedviz.scenario.settings import CacheConfig

@@ -2,8 +2,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from pagedviz.engine.log.events.requests import RequestAdmitted, RequestWaits
 from pagedviz.engine.policies.limits import Limits
-from pagedviz.engine.request_events import RequestAdmitted, RequestWaits
 from pagedviz.engine.timetable import idle_seats, timetable
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Timetable, Way

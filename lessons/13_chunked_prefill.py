@@ -1,7 +1,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from pagedviz.engine.events import Write, Written
+from pagedviz.engine.log.events.base import Write
+from pagedviz.engine.log.events.blocks import Written
 from pagedviz.engine.policies.limits import Limits
 from pagedviz.engine.timetable import Row, timetable, waits
 from pagedviz.lesson import After, Page, Question, Run

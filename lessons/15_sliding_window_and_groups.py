@@ -1,9 +1,10 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pagedviz.engine.events import BlockHit, BlockOutOfWindow, NullBlockTaken, TokenWritten
+from pagedviz.engine.log.events.blocks import BlockHit, TokenWritten
+from pagedviz.engine.log.events.windows import BlockOutOfWindow, NullBlockTaken
+from pagedviz.engine.log.snapshot import Row, Snapshot
 from pagedviz.engine.policies.windows import below_window, first_seen
-from pagedviz.engine.snapshot import Row, Snapshot
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Launch, Lens
 from pagedviz.scenario.settings import CacheConfig

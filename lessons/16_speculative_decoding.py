@@ -1,9 +1,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pagedviz.engine.events import DraftsVerified, Event, Token, TokensDrafted
+from pagedviz.engine.log.events.base import Event, Token
+from pagedviz.engine.log.events.drafts import DraftsVerified, TokensDrafted
+from pagedviz.engine.log.events.requests import TokensSampled
 from pagedviz.engine.policies.limits import Speculation
-from pagedviz.engine.request_events import TokensSampled
 from pagedviz.engine.timetable import timetable
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.scenario.settings import CacheConfig

@@ -1,16 +1,16 @@
 """The numbers behind the events of drafted tokens: lines of plain text, as `formula` gives them for all others."""
 
-from pagedviz.engine import events
-from pagedviz.engine.events import Event, Write
-from pagedviz.engine.snapshot import Snapshot
-from pagedviz.engine.words import count
+from pagedviz.engine.log.events.base import Event, Write
+from pagedviz.engine.log.events.drafts import DraftsDropped, DraftsVerified, TokensDrafted
+from pagedviz.engine.log.sentences import count
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.scenario.settings import CacheConfig
 
 
 def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -> list[str]:
     """Empty for any other event."""
     match event:
-        case events.TokensDrafted():
+        case TokensDrafted():
             size, seq_len, drafts = cache.block_size, event.position - 1, len(event.tokens)
             sure = [f"confidence = {', '.join(f'{c:.2f}' for c in event.confidences)}"] if event.confidences else []
             end = seq_len + 1 + drafts
@@ -20,7 +20,7 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
                 f"seq_len = {seq_len} + 1 + {drafts} = {end}",
                 f"blocks = ceil({end} / {size}) = {-(-end // size)}",
             ]
-        case events.DraftsVerified():
+        case DraftsVerified():
             accepted, rejected = len(event.accepted), len(event.rejected)
             size, row = cache.block_size, after.block_tables[event.seq_id]
             needed = -(-event.num_tokens // size)
@@ -29,7 +29,7 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
                 f"blocks = ceil({event.num_tokens} / {size}) = {needed} of {len(row)}",
                 f"seq_len = {event.num_tokens + rejected} − {rejected} = {event.num_tokens}",
             ]
-        case events.DraftsDropped():
+        case DraftsDropped():
             drafted, left = (len(state.drafted.get(event.seq_id, ())) for state in (before, after))
             return [f"drafts = {drafted} − {len(event.tokens)} = {left}"]
     return []

@@ -5,9 +5,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from pagedviz import draft_formula, request_formula, tier_formula, window_formula
-from pagedviz.engine import events
-from pagedviz.engine.events import Event, Write
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log.events.base import Event, Write
+from pagedviz.engine.log.events.blocks import (
+    BatchWritten,
+    BlockAllocated,
+    BlockCached,
+    BlockCollapsed,
+    BlockCopied,
+    BlockEvicted,
+    BlockFreed,
+    BlockHit,
+    BlockReleased,
+    BlockShared,
+    EntryRewritten,
+    SequenceAdded,
+    SequenceForked,
+    SequenceFreed,
+    TokensWritten,
+    TokenWritten,
+    WriteStopped,
+)
+from pagedviz.engine.log.events.transfers import BlockReloaded, BlockSpilled
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.scenario.settings import CacheConfig
 
 MOST_RUNS = 8  # lines for the blocks of one write
@@ -25,16 +44,16 @@ def lines(
 def _of_blocks(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -> list[str]:
     size = cache.block_size
     match event:
-        case events.SequenceAdded():
+        case SequenceAdded():
             each = "" if len(cache.windows) == 1 else f" in each of {len(cache.windows)} groups"
             needed = -(-event.num_tokens // size)
             return [f"blocks{each} = ceil({event.num_tokens} / {size}) = {needed}", f"free = {len(before.free_blocks)}"]
-        case events.SequenceForked():
+        case SequenceForked():
             skipped = [f"entries of the null block = {event.num_skipped}"] if event.num_skipped else []
             return [f"entries = {event.num_blocks}", *skipped, "blocks taken = 0"]
-        case events.BlockAllocated():
+        case BlockAllocated():
             return [f"free_queue[0] = {before.free_blocks[0]}", f"block_table[{event.logical_block}] = {event.block}"]
-        case events.BlockHit():
+        case BlockHit():
             end = (event.logical_block + 1) * size
             agreed = f"at most {event.num_tokens} − 1 tokens"
             if event.group:  # group 0's entries stand already
@@ -44,31 +63,31 @@ def _of_blocks(cache: CacheConfig, before: Snapshot, event: Event, after: Snapsh
                 f"ref_count[{event.block}] = {event.ref_count - 1} + 1 = {event.ref_count}",
                 f"cached = {end} of {agreed}",
             ]
-        case events.BlockCached():
+        case BlockCached():
             parent = event.parent_hash or ("salt" if after.salts.get(event.seq_id) is not None else "nothing")
             first = event.logical_block * size
             return [f"hash({parent}, tokens {first} … {first + size - 1})", f"= {event.block_hash}"]
-        case events.BlockCollapsed():
+        case BlockCollapsed():
             return [
                 f"block_table[{event.logical_block}]: {event.source} → {event.target}",
                 f"ref_count[{event.target}] = {event.ref_count - 1} + 1 = {event.ref_count}",
                 f"free_queue = {_head(after.free_blocks)}",
             ]
-        case events.BlockEvicted():
+        case BlockEvicted():
             return [f"hash {event.block_hash} → none", f"cached = {len(after.cached)} blocks"]
-        case events.BlockShared():
+        case BlockShared():
             return [
                 f"block_table[{event.logical_block}] = {event.block}",
                 f"ref_count[{event.block}] = {event.ref_count - 1} + 1 = {event.ref_count}",
             ]
-        case events.TokenWritten():
+        case TokenWritten():
             return [
                 *_group_0(cache),
                 f"slot = block_table[{event.position} // {size}] × {size} + {event.position} % {size}",
                 f"     = block_table[{event.position // size}] × {size} + {event.offset}",
                 f"     = {event.block} × {size} + {event.offset} = {event.slot}",
             ]
-        case events.TokensWritten() | events.BatchWritten():
+        case TokensWritten() | BatchWritten():
             several = len(event.writes) > 1
             runs = [f"{w.seq_id} " * several + run for w in event.writes for run in _runs(w, size)]
             return [
@@ -78,29 +97,29 @@ def _of_blocks(cache: CacheConfig, before: Snapshot, event: Event, after: Snapsh
                 "       × block_size + position % block_size",
                 *_first(runs),
             ]
-        case events.WriteStopped():
+        case WriteStopped():
             return [f"ref_count[{event.block}] = {event.ref_count} > 1", "so copy first, then write"]
-        case events.BlockCopied():
+        case BlockCopied():
             first, target, last = event.source * size, event.target * size, event.num_slots - 1
             return [
                 f"filled slots {first} … {first + last} → {target} … {target + last}",
                 f"bytes of a block = {_bytes(cache)}",
             ]
-        case events.EntryRewritten():
+        case EntryRewritten():
             return [
                 f"block_table[{event.logical_block}]: {event.source} → {event.target}",
                 f"ref_count[{event.source}] = {event.ref_count + 1} − 1 = {event.ref_count}",
             ]
-        case events.BlockReleased():
+        case BlockReleased():
             return [f"ref_count[{event.block}] = {event.ref_count + 1} − 1 = {event.ref_count}"]
-        case events.BlockFreed():
+        case BlockFreed():
             queue = after.free_blocks if event.where == "device" else after.host_free_blocks
             return [f"ref_count[{event.block}] = 1 − 1 = 0", f"free_queue = {_head(queue)}"]
-        case events.SequenceFreed():
+        case SequenceFreed():
             return [f"free = {len(after.free_blocks)} of {cache.num_blocks - (after.null_block is not None)} blocks"]
-        case events.BlockSpilled():
+        case BlockSpilled():
             return [f"device {event.block} → host {event.host_block}", f"bytes = {_bytes(cache)}"]
-        case events.BlockReloaded():
+        case BlockReloaded():
             return [f"host {event.host_block} → device {event.block}", f"bytes = {_bytes(cache)}"]
     return []
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from pagedviz.engine.beams import Candidates
-from pagedviz.engine.events import Event, Token
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log.events.base import Event, Token
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.model import drafter, sampling
 from pagedviz.model.dense_model import dense_model
 from pagedviz.play import Happening, planner

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,23 @@ import itertools
 from collections import Counter
 from functools import partial
 
-from pagedviz.engine import request_events as events
-from pagedviz.engine.events import Event, Token
-from pagedviz.engine.snapshot import RequestState, Snapshot
+from pagedviz.engine.log.events.base import Event, Token
+from pagedviz.engine.log.events.requests import (
+    BeamsChosen,
+    RequestAborted,
+    RequestAdmitted,
+    RequestDropped,
+    RequestFinished,
+    RequestForked,
+    RequestPreempted,
+    RequestScheduled,
+    RequestSubmitted,
+    RequestSwappedIn,
+    RequestWaits,
+    StepStarted,
+    TokensSampled,
+)
+from pagedviz.engine.log.snapshot import RequestState, Snapshot
 from pagedviz.scenario.settings import CacheConfig
 
 
@@ -14,7 +28,7 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
     """Empty for any other event."""
     size = cache.block_size
     match event:
-        case events.RequestSubmitted():
+        case RequestSubmitted():
             most, several = len(event.tokens) + event.num_tokens - 1, max(event.samples, event.beams)
             each = "" if several == 1 else f" of each of {several}"
             return [
@@ -22,19 +36,19 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
                 f"blocks{each} at most = ceil({most} / {size}) = {-(-most // size)}",
                 f"waiting = {_queue(after.waiting)}",
             ]
-        case events.StepStarted():
+        case StepStarted():
             return [
                 f"budget = {event.token_budget} tokens, {cache.scheduler.max_num_seqs} sequences",
                 f"running = {_queue(after.running)}",
                 f"waiting = {_queue(after.waiting)}",
             ]
-        case events.RequestAdmitted() | events.RequestSwappedIn():
+        case RequestAdmitted() | RequestSwappedIn():
             seats = sum(after.requests[name].width for name in after.running)
             return [
                 f"running = {_queue(after.running)}",
                 f"{seats} of at most {cache.scheduler.max_num_seqs} sequences",
             ]
-        case events.RequestScheduled():
+        case RequestScheduled():
             request, computed = after.requests[after.request_of(event.seq_id)], after.seq_len(event.seq_id)
             known = len(request.prompt) + len(request.outputs[event.seq_id])
             drafts, budget = len(after.drafted.get(event.seq_id, ())), event.budget_left + event.num_tokens
@@ -44,28 +58,28 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
                 f"scheduled = {given}",
                 f"budget = {budget} − {event.num_tokens} = {event.budget_left}",
             ]
-        case events.RequestWaits():
+        case RequestWaits():
             return [f"free = {len(after.free_blocks)} blocks", f"waiting = {_queue(after.waiting)}"]
-        case events.RequestPreempted():
+        case RequestPreempted():
             named = _named(before, before.requests[event.seq_id])
             alone = sum(before.ref_counts[block] == times for block, times in named.items())
             return [f"blocks = {len(named)}, nobody else names {alone}", f"tokens computed = {event.num_tokens}"]
-        case events.RequestDropped():
+        case RequestDropped():
             return [f"tokens to compute again = {event.num_tokens}", f"waiting = {_queue(after.waiting)}"]
-        case events.TokensSampled():
+        case TokensSampled():
             return [
                 "outputs",
                 *itertools.starmap(partial(_sampled, after), zip(event.seq_ids, event.tokens, strict=True)),
             ]
-        case events.RequestForked():
+        case RequestForked():
             num_tokens = len(after.requests[event.seq_id].prompt)
             return [
                 f"sequences = {len(event.seq_ids)}",
                 f"prompt's blocks = ceil({num_tokens} / {size}) = {-(-num_tokens // size)}",
             ]
-        case events.BeamsChosen():
+        case BeamsChosen():
             return ["score = parent's score + log p", *_scores(before, event)]
-        case events.RequestFinished() | events.RequestAborted():
+        case RequestFinished() | RequestAborted():
             request = after.requests[event.seq_id]
             return [f"outputs = {len(request.output)} of {request.num_tokens}", f"running = {_queue(after.running)}"]
     return []
@@ -84,7 +98,7 @@ def _sampled(after: Snapshot, seq_id: str, tokens: tuple[Token, ...]) -> str:
     return f"{seq_id}: {len(request.outputs[seq_id])} of {request.num_tokens}{drafts}"
 
 
-def _scores(before: Snapshot, event: events.BeamsChosen) -> list[str]:
+def _scores(before: Snapshot, event: BeamsChosen) -> list[str]:
     """A sum for each beam. What is added is told so that the sum is right in the digits that are shown."""
     scores = before.requests[event.seq_id].scores
     lines = []

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from pagedviz import formula, source
-from pagedviz.engine.history import History
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log.history import History
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.metrics import Memory, memory
 from pagedviz.model.sampling import TooClose
 from pagedviz.play import planner

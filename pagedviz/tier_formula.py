@@ -1,9 +1,18 @@
 """The numbers behind the host tier's events: lines of plain text, as `formula` gives them for all others."""
 
-from pagedviz.engine import tier_events as events
-from pagedviz.engine.events import Event
-from pagedviz.engine.snapshot import Snapshot
-from pagedviz.engine.tier_events import short
+from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.events.transfers import (
+    BlockLoaded,
+    TierEvicted,
+    TierLoadBegun,
+    TierLoadFinished,
+    TierStoreBegun,
+    TierTouched,
+    TierTransferEnded,
+    TierTransferEvent,
+    short,
+)
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.scenario.settings import CacheConfig
 
 MOST_PAIRS = 6  # lines for the blocks of one transfer
@@ -12,30 +21,30 @@ MOST_PAIRS = 6  # lines for the blocks of one transfer
 def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -> list[str]:
     """Empty for any other event."""
     match event:
-        case events.TierEvicted():
+        case TierEvicted():
             return [f"hash {short(event.block_hash)} → none", *_room(after)]
-        case events.TierTouched():
+        case TierTouched():
             newest = after.tier.recency[-len(event.block_hashes) :] if after.tier else ()
             return [f"recency ends with {', '.join(map(short, newest[-MOST_PAIRS:]))}"]
-        case events.TierStoreBegun():
+        case TierStoreBegun():
             return [*_pairs(event, "→"), _bytes(cache, event), *_room(after)]
-        case events.TierLoadBegun():
+        case TierLoadBegun():
             left, taken = len(after.free_blocks), len(event.device_blocks)
             return [
                 *_pairs(event, "←"),
                 _bytes(cache, event),
                 f"free device blocks = {left + taken} − {taken} = {left}",
             ]
-        case events.TierLoadFinished():
+        case TierLoadFinished():
             return [*_pairs(event, "="), _bytes(cache, event), *_in_transfer(after)]
-        case events.TierTransferEnded():
+        case TierTransferEnded():
             free = [block for block in event.device_blocks if block not in after.ref_counts]
             return [
                 f"device blocks that nobody else names = {len(free)} of {len(event.device_blocks)}",
                 *_room(after),
                 *_in_transfer(after),
             ]
-        case events.BlockLoaded():
+        case BlockLoaded():
             return [
                 f"hash of block {event.block} = {event.block_hash}",
                 f"ref_count[{event.block}] = 1 − 1 = 0",
@@ -45,7 +54,7 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
     return []
 
 
-def _pairs(event: events.TierTransferEvent, arrow: str) -> list[str]:
+def _pairs(event: TierTransferEvent, arrow: str) -> list[str]:
     """Which device block and chunk go together, a line each, or the first few of many."""
     pairs = [
         f"block {block} {arrow} chunk {chunk}, hash {short(block_hash)}"
@@ -56,7 +65,7 @@ def _pairs(event: events.TierTransferEvent, arrow: str) -> list[str]:
     return [*pairs[: MOST_PAIRS - 1], f"and {len(pairs) - MOST_PAIRS + 1} more"]
 
 
-def _bytes(cache: CacheConfig, event: events.TierTransferEvent) -> str:
+def _bytes(cache: CacheConfig, event: TierTransferEvent) -> str:
     count = len(event.chunks)
     return f"bytes = {count} × {cache.bytes_per_block} = {count * cache.bytes_per_block:,}"
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pagedviz.engine.events import Event
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.play import Happening, SourceLine
 from pagedviz.scenario import scenario as scenarios
 from pagedviz.scenario.json_values import ScenarioError, show

@@ -1,9 +1,9 @@
 """The numbers behind a sliding window's events: lines of plain text, as `formula` gives them for all others."""
 
-from pagedviz.engine import events
-from pagedviz.engine.events import Event
+from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.events.windows import BlockOutOfWindow, NullBlockTaken, PrefixSkipped
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.policies.windows import first_seen, window_and_two_blocks
-from pagedviz.engine.snapshot import Snapshot
 from pagedviz.play import profile
 from pagedviz.scenario.settings import CacheConfig
 
@@ -11,16 +11,16 @@ from pagedviz.scenario.settings import CacheConfig
 def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -> list[str]:
     """Empty for any other event."""
     match event:
-        case events.NullBlockTaken():
+        case NullBlockTaken():
             free = len(after.free_blocks)
             return [f"free_queue[0] = {event.block}", f"free = {free + 1} − 1 = {free}"]
-        case events.BlockOutOfWindow():
+        case BlockOutOfWindow():
             return [
                 *_let_go(cache, after.seq_len(event.seq_id), after.windows[event.group or 0], event.first_seen),
                 f"block_table[{event.logical_block}]: {event.block} → {event.null_block}, the null block",
                 f"ref_count[{event.block}] = {event.ref_count + 1} − 1 = {event.ref_count}",
             ]
-        case events.PrefixSkipped():
+        case PrefixSkipped():
             size, first, agreed = cache.block_size, event.num_blocks, list[str]()
             if event.group:  # group 0's entries stand already
                 hit = len(after.block_tables[event.seq_id]) * size

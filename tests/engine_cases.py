@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from pagedviz.engine import invariants
 from pagedviz.engine.block_manager import BlockManager
-from pagedviz.engine.errors import CacheError
-from pagedviz.engine.events import Event
+from pagedviz.engine.log import invariants
+from pagedviz.engine.log.errors import CacheError
+from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.policies.profiles import PROFILES, policy
 
 # The scenario that the project's first issue gives.

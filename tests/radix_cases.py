@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from pagedviz.engine import radix_invariants
-from pagedviz.engine.errors import CacheError
+from pagedviz.engine.log.errors import CacheError
 from pagedviz.engine.radix_events import RadixEvent, RadixEvicted
 from pagedviz.engine.radix_policies import EvictionPolicy, lru
 from pagedviz.engine.radix_snapshot import ROOT, RadixSnapshot

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import kernels
-from pagedviz.engine.events import Token
+from pagedviz.engine.log.events.base import Token
 from pagedviz.play import Happening
 from pagedviz.runtime import decode_graph
 from pagedviz.runtime.runner import Runner

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from pagedviz.engine import beams
-from pagedviz.engine.errors import DuplicateSequence, ForkUnsupported, NeverFits, OverBudget, TooWide
+from pagedviz.engine.log.errors import DuplicateSequence, ForkUnsupported, NeverFits, OverBudget, TooWide
 from pagedviz.engine.policies.limits import Limits
 from tests.request_cases import WatchedScheduler, values
 

@@ -1,14 +1,12 @@
 """Each rule of the cache, on a pool small enough to follow by hand: 8 blocks of 4 tokens unless a test says so."""
 
-from pagedviz.engine import errors
-from pagedviz.engine.events import (
+from pagedviz.engine.log import errors
+from pagedviz.engine.log.events.blocks import (
     BlockAllocated,
     BlockCopied,
     BlockFreed,
     BlockReleased,
-    BlockReloaded,
     BlockShared,
-    BlockSpilled,
     EntryRewritten,
     SequenceAdded,
     SequenceForked,
@@ -17,6 +15,7 @@ from pagedviz.engine.events import (
     TokenWritten,
     WriteStopped,
 )
+from pagedviz.engine.log.events.transfers import BlockReloaded, BlockSpilled
 from tests.engine_cases import Watched, refused
 
 

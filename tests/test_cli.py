@@ -10,7 +10,7 @@ import pytest
 import kernels
 from pagedviz import trace
 from pagedviz.__main__ import main
-from pagedviz.engine.events import Event
+from pagedviz.engine.log.events.base import Event
 from pagedviz.play import PROJECT, planner
 from pagedviz.scenario import scenario
 from pagedviz.trace import Check, Step

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pagedviz.engine.errors import DraftsPending, NeverFits, NoFreeBlocks
+from pagedviz.engine.log.errors import DraftsPending, NeverFits, NoFreeBlocks
 from pagedviz.engine.policies.limits import Speculation
 from tests.engine_cases import Watched, refused
 from tests.request_cases import WatchedScheduler, generated

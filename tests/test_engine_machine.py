@@ -12,10 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pagedviz.engine import replay
-from pagedviz.engine.errors import CacheError
-from pagedviz.engine.events import Event
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log import replay
+from pagedviz.engine.log.errors import CacheError
+from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.snapshot import Snapshot
 from tests.engine_cases import Watched
 
 WHO = st.integers(0, 11)  # which of the sequences there are

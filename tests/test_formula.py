@@ -7,9 +7,10 @@ import re
 import pytest
 
 from pagedviz import formula
-from pagedviz.engine.events import Event, TokensWritten
-from pagedviz.engine.request_events import BeamsChosen, RequestForked, TokensSampled
-from pagedviz.engine.snapshot import RequestState
+from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.events.blocks import TokensWritten
+from pagedviz.engine.log.events.requests import BeamsChosen, RequestForked, TokensSampled
+from pagedviz.engine.log.snapshot import RequestState
 from pagedviz.play import planner
 from pagedviz.scenario.settings import CacheConfig
 from tests.run_cases import PROMPT, RUNS, SERVING, happenings

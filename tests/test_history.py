@@ -2,8 +2,8 @@
 
 import pytest
 
-from pagedviz.engine import history
-from pagedviz.engine.history import History
+from pagedviz.engine.log import history
+from pagedviz.engine.log.history import History
 from pagedviz.play import planner
 from tests.run_cases import RUN
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from pagedviz.engine import errors
-from pagedviz.engine.policies.host_writes import Moment, on_second_hit, write_back, write_through
-from pagedviz.engine.tier_events import (
+from pagedviz.engine.log import errors
+from pagedviz.engine.log.events.transfers import (
     TierEvicted,
     TierLoadFailed,
     TierStoreBegun,
     TierStoreFailed,
     TierTouched,
 )
+from pagedviz.engine.policies.host_writes import Moment, on_second_hit, write_back, write_through
 from tests.radix_cases import refused
 from tests.tier_cases import WatchedTier
 

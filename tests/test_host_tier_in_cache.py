@@ -2,7 +2,7 @@
 
 import pytest
 
-from pagedviz.engine.errors import (
+from pagedviz.engine.log.errors import (
     BlockInTransfer,
     BlocksInUse,
     NoFreeBlocks,

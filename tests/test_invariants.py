@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from pagedviz.engine import invariants, replay
-from pagedviz.engine.events import (
+from pagedviz.engine.log import invariants, replay
+from pagedviz.engine.log.events.base import OperationRefused
+from pagedviz.engine.log.events.blocks import (
     BlockAllocated,
     BlockHit,
     BlockShared,
-    BlockSpilled,
-    OperationRefused,
     SequenceAdded,
     SequenceForked,
     TokensWritten,
     TokenWritten,
 )
-from pagedviz.engine.snapshot import CachedBlock
+from pagedviz.engine.log.events.transfers import BlockSpilled
+from pagedviz.engine.log.snapshot import CachedBlock
 from tests.engine_cases import Watched
 
 NOTHING = OperationRefused("nothing")

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from pagedviz import lesson
-from pagedviz.engine.events import BlockAllocated, BlockCopied, TokensWritten
+from pagedviz.engine.log.events.blocks import BlockAllocated, BlockCopied, TokensWritten
 from pagedviz.lesson import Run
 from pagedviz.model import sampling
 from pagedviz.model.dense_model import DenseModel

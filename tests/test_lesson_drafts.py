@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from pagedviz import lesson
-from pagedviz.engine.events import BlockFreed, DraftsVerified
+from pagedviz.engine.log.events.blocks import BlockFreed
+from pagedviz.engine.log.events.drafts import DraftsVerified
+from pagedviz.engine.log.events.requests import TokensSampled
 from pagedviz.engine.policies.limits import Speculation
-from pagedviz.engine.request_events import TokensSampled
 from pagedviz.engine.timetable import timetable
 from pagedviz.model import drafter, sampling
 from pagedviz.model.dense_model import DenseModel

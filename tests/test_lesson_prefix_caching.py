@@ -5,7 +5,7 @@ from itertools import takewhile
 import pytest
 
 from pagedviz import lesson
-from pagedviz.engine.events import BlockEvicted, BlockHit
+from pagedviz.engine.log.events.blocks import BlockEvicted, BlockHit
 from pagedviz.probe import UnchainedHit
 from pagedviz.runtime.runner import Runner
 from pagedviz.scenario.operations import Add

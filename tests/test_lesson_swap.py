@@ -5,14 +5,15 @@ from dataclasses import replace
 import pytest
 
 from pagedviz import lesson
-from pagedviz.engine.events import BlockAllocated, BlockFreed, BlockReloaded, BlockSpilled
-from pagedviz.engine.request_events import (
+from pagedviz.engine.log.events.blocks import BlockAllocated, BlockFreed
+from pagedviz.engine.log.events.requests import (
     RequestAdmitted,
     RequestPreempted,
     RequestScheduled,
     RequestSwappedIn,
     RequestWaits,
 )
+from pagedviz.engine.log.events.transfers import BlockReloaded, BlockSpilled
 from pagedviz.play import Player
 from pagedviz.probe import SwapOrRecompute, WaysBack
 from pagedviz.runtime import probes

@@ -7,7 +7,8 @@ from math import ceil
 import pytest
 
 from pagedviz import lesson
-from pagedviz.engine.events import BlockEvicted, BlockHit, BlockOutOfWindow, PrefixSkipped, TokenWritten
+from pagedviz.engine.log.events.blocks import BlockEvicted, BlockHit, TokenWritten
+from pagedviz.engine.log.events.windows import BlockOutOfWindow, PrefixSkipped
 from pagedviz.lesson import Run
 from pagedviz.play import planner
 from pagedviz.probe import Launch, Lens

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pagedviz.engine import block_manager, errors
+from pagedviz.engine import block_manager
+from pagedviz.engine.log import errors
 from pagedviz.model.sampling import TooClose
 from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.play import PROJECT, Player, free_queue, planner

@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from pagedviz.engine import block_hash, errors
-from pagedviz.engine.events import (
+from pagedviz.engine import block_hash
+from pagedviz.engine.log import errors
+from pagedviz.engine.log.events.blocks import (
     BlockAllocated,
     BlockCached,
     BlockCollapsed,
@@ -14,11 +15,11 @@ from pagedviz.engine.events import (
     BlockFreed,
     BlockHit,
     BlockReleased,
-    BlockSpilled,
     SequenceAdded,
     TokensWritten,
     TokenWritten,
 )
+from pagedviz.engine.log.events.transfers import BlockSpilled
 from pagedviz.engine.policies.free_queue import FreeQueue
 from tests.engine_cases import Watched, refused
 

@@ -9,7 +9,7 @@ import torch
 import kernels
 from pagedviz import probe
 from pagedviz.engine import block_hash
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.probe import Probe
 from pagedviz.runtime.probes import block_sizes, flash_and_paged, lens
 from pagedviz.runtime.probes.newest import newest

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pagedviz.engine import radix_replay
-from pagedviz.engine.errors import NotLocked, PageOwned, TooFewEvictable, TooFewPages, UnknownNode
+from pagedviz.engine.log.errors import NotLocked, PageOwned, TooFewEvictable, TooFewPages, UnknownNode
 from pagedviz.engine.radix_policies import fifo, lfu, lru
 from pagedviz.engine.radix_snapshot import ROOT, RadixSnapshot
 from tests.radix_cases import WatchedTree, refused

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pagedviz.engine import errors
+from pagedviz.engine.log import errors
 from pagedviz.engine.radix_manager import RadixManager
 from pagedviz.lesson import Run
 from pagedviz.radix_play import RadixPlayer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pagedviz.engine import errors
+from pagedviz.engine.log import errors
 from pagedviz.engine.radix_events import (
     RadixEvicted,
     RadixInserted,

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from pagedviz import run_view
-from pagedviz.engine import history
+from pagedviz.engine.log import history
 from pagedviz.metrics import memory
 from pagedviz.play import Player, planner
 from pagedviz.run_view import RunView

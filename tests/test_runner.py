@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import kernels
-from pagedviz.engine.invariants import INVARIANTS
+from pagedviz.engine.log.invariants import INVARIANTS
 from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.play import planner
 from pagedviz.run_view import CLOSE

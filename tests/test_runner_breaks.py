@@ -11,7 +11,8 @@ import torch
 import kernels
 from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.block_pool import BlockPool
-from pagedviz.engine.events import BlockFreed, BlockReleased, BlockShared, BlockSpilled
+from pagedviz.engine.log.events.blocks import BlockFreed, BlockReleased, BlockShared
+from pagedviz.engine.log.events.transfers import BlockSpilled
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import KVLog
 from pagedviz.scenario.operations import Add, Append, Fork, Free, Reload, Spill

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import kernels
-from pagedviz.engine import block_hash, invariants
+from pagedviz.engine import block_hash
+from pagedviz.engine.log import invariants
 from pagedviz.engine.prefix_cache import PrefixCache
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.scenario.operations import Add, Append, Fork, Free, Generate, Reload, Spill

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pagedviz.engine.tier_events import TierLoadBegun, TierStoreBegun
+from pagedviz.engine.log.events.transfers import TierLoadBegun, TierStoreBegun
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.transfers import Transfers
 from pagedviz.scenario.operations import Add, EndTransfer, EngineSteps, Free, Load, Store, Submit

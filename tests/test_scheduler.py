@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from pagedviz.engine import errors
+from pagedviz.engine.log import errors
 from pagedviz.engine.policies.limits import Limits
 from tests.request_cases import WatchedScheduler
 

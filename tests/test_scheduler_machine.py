@@ -12,12 +12,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pagedviz.engine import replay
-from pagedviz.engine.errors import CacheError
-from pagedviz.engine.events import Event
+from pagedviz.engine.log import replay
+from pagedviz.engine.log.errors import CacheError
+from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.policies.limits import Limits
 from pagedviz.engine.policies.profiles import POLICIES, PROFILES
-from pagedviz.engine.snapshot import Snapshot
 from tests.request_cases import WatchedScheduler, generated, next_token, value, values
 from tests.test_engine_machine import Memory
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pagedviz.engine.errors import NeverAdmitted, NeverFits
+from pagedviz.engine.log.errors import NeverAdmitted, NeverFits
 from pagedviz.engine.policies.admission import Asked, first_chunk_fits, whole_prompt_fits
 from pagedviz.engine.policies.limits import Limits
 from tests.request_cases import WatchedScheduler

@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pagedviz.engine import tier_replay
-from pagedviz.engine.errors import BlockInTransfer, NotReady, TooFewChunks, UnknownTransfer
+from pagedviz.engine.log.errors import BlockInTransfer, NotReady, TooFewChunks, UnknownTransfer
+from pagedviz.engine.log.replay import host_tier
 from pagedviz.engine.policies.host_writes import Moment
 from pagedviz.engine.policies.profiles import POLICIES
 from tests.radix_cases import refused
@@ -247,7 +247,7 @@ class TierMachine(RuleBasedStateMachine):
     @invariant()
     def the_log_gives_the_tier(self):
         for event in self.tier.events[self.num_replayed :]:
-            self.replayed = tier_replay.apply(self.replayed, event)
+            self.replayed = host_tier.apply(self.replayed, event)
         self.num_replayed = len(self.tier.events)
         assert self.replayed == self.tier.snapshot()
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from pagedviz.engine.events import Written
+from pagedviz.engine.log.events.blocks import Written
 from pagedviz.engine.policies.limits import Limits
 from pagedviz.engine.policies.profiles import POLICIES
 from pagedviz.engine.timetable import idle_seats, timetable, waits

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pagedviz import trace
-from pagedviz.engine.events import Event
+from pagedviz.engine.log.events.base import Event
 from pagedviz.scenario.json_values import ScenarioError
 from pagedviz.trace import Check, Step
 from tests.run_cases import RUN, RUNS, happenings

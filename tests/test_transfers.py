@@ -12,8 +12,10 @@ import torch
 
 import kernels
 from kernels import launch
-from pagedviz.engine.events import BlockCopied, BlockEvicted, BlockFreed, BlockReloaded, BlockSpilled
-from pagedviz.engine.tier_events import (
+from pagedviz.engine.log.events.blocks import BlockCopied, BlockEvicted, BlockFreed
+from pagedviz.engine.log.events.transfers import (
+    BlockReloaded,
+    BlockSpilled,
     TierEvicted,
     TierLoadBegun,
     TierLoadFailed,

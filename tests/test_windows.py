@@ -2,7 +2,7 @@
 
 import pytest
 
-from pagedviz.engine.errors import NeverFits, NoFreeBlocks, SeveralTables
+from pagedviz.engine.log.errors import NeverFits, NoFreeBlocks, SeveralTables
 from pagedviz.engine.policies.limits import Limits
 from pagedviz.engine.policies.windows import agreed_prefix, below_window, most_blocks, window_and_two_blocks
 from tests.engine_cases import Watched, refused

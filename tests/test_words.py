@@ -4,22 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from pagedviz.engine import errors, words
-from pagedviz.engine.events import (
+from pagedviz.engine.log import errors, sentences
+from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.events.blocks import (
     BatchWritten,
     BlockCopied,
     BlockHit,
-    BlockOutOfWindow,
-    DraftsDropped,
-    DraftsVerified,
-    Event,
-    PrefixSkipped,
     SequenceForked,
-    TokensDrafted,
     TokensWritten,
     TokenWritten,
 )
-from pagedviz.engine.request_events import (
+from pagedviz.engine.log.events.drafts import DraftsDropped, DraftsVerified, TokensDrafted
+from pagedviz.engine.log.events.requests import (
     BeamsChosen,
     RequestAborted,
     RequestFinished,
@@ -27,6 +23,7 @@ from pagedviz.engine.request_events import (
     RequestScheduled,
     RequestSubmitted,
 )
+from pagedviz.engine.log.events.windows import BlockOutOfWindow, PrefixSkipped
 
 
 @pytest.mark.parametrize(
@@ -45,7 +42,7 @@ from pagedviz.engine.request_events import (
     ],
 )
 def test_template_is_filled_counted_and_folded(template, numbers, sentence):
-    assert words.fill(template, numbers) == sentence
+    assert sentences.fill(template, numbers) == sentence
 
 
 @pytest.mark.parametrize(

@@ -430,7 +430,7 @@ def test_close_ends_the_process_for_good(own_client):
 def test_app_side_imports_neither_torch_nor_triton():
     plain = [f"pagedviz.{path.stem}" for path in (PROJECT / "pagedviz").glob("[!_]*.py")]
     code = (
-        f"import sys, importlib\nfor name in {[*plain, 'pagedviz.runtime.client', 'pagedviz.engine.replay']}:\n"
+        f"import sys, importlib\nfor name in {[*plain, 'pagedviz.runtime.client', 'pagedviz.engine.log.replay']}:\n"
         "    importlib.import_module(name)\n"
         "print(sorted({'torch', 'triton', 'kernels', 'streamlit'} & sys.modules.keys()))"
     )

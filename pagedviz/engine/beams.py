@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pagedviz.engine.events import Token
+from pagedviz.engine.log.events.base import Token
 
 Candidates = Sequence[tuple[Token, float]]  # what one beam could say next, with its log-probability
 

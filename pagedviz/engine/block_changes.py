@@ -8,10 +8,12 @@ from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as Tokens
 from typing import Literal
 
-from pagedviz.engine import block_hash, errors
+from pagedviz.engine import block_hash
 from pagedviz.engine.block_hash import Link
 from pagedviz.engine.block_pool import BlockPool
-from pagedviz.engine.events import (
+from pagedviz.engine.log import errors
+from pagedviz.engine.log.events.base import Event, Token
+from pagedviz.engine.log.events.blocks import (
     BatchWritten,
     BlockAllocated,
     BlockCached,
@@ -20,23 +22,16 @@ from pagedviz.engine.events import (
     BlockEvicted,
     BlockFreed,
     BlockHit,
-    BlockOutOfWindow,
     BlockReleased,
-    BlockReloaded,
     BlockShared,
-    BlockSpilled,
-    DraftsDropped,
-    DraftsVerified,
     EntryRewritten,
-    Event,
-    NullBlockTaken,
-    PrefixSkipped,
-    Token,
-    TokensDrafted,
     TokensWritten,
     TokenWritten,
     WriteStopped,
 )
+from pagedviz.engine.log.events.drafts import DraftsDropped, DraftsVerified, TokensDrafted
+from pagedviz.engine.log.events.transfers import BlockReloaded, BlockSpilled
+from pagedviz.engine.log.events.windows import BlockOutOfWindow, NullBlockTaken, PrefixSkipped
 from pagedviz.engine.policies.free_orders import Freed
 from pagedviz.engine.policies.profiles import Profile
 from pagedviz.engine.policies.windows import Window, first_seen
@@ -256,7 +251,7 @@ class BlockChanges:
     def _offer(
         self, what: Literal["computed", "hit", "evicted"], blocks: Collection[int], kept: Collection[str] = ()
     ) -> None:
-        """Told of the moments in which a cached block may be stored elsewhere, in place of nothing `kept` there. Here
+        """Record of the moments in which a cached block may be stored elsewhere, in place of nothing `kept` there. Here
         nobody listens."""
 
     def _publish(self, seq: Sequence) -> None:

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 
-from pagedviz.engine.events import Token
+from pagedviz.engine.log.events.base import Token
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -8,14 +8,16 @@ from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as Tokens
 from typing import NamedTuple
 
-from pagedviz.engine import block_hash, errors, words
+from pagedviz.engine import block_hash
 from pagedviz.engine.block_hash import Link
-from pagedviz.engine.events import Event, SequenceAdded, SequenceForked, SequenceFreed, Token
 from pagedviz.engine.host_copies import HostCopies
+from pagedviz.engine.log import errors, sentences
+from pagedviz.engine.log.events.base import Event, Token
+from pagedviz.engine.log.events.blocks import SequenceAdded, SequenceForked, SequenceFreed
+from pagedviz.engine.log.snapshot import CachedBlock, Snapshot
 from pagedviz.engine.policies.profiles import Profile
 from pagedviz.engine.policies.windows import Window, agreed_prefix, below_window, most_blocks
 from pagedviz.engine.sequence import Sequence
-from pagedviz.engine.snapshot import CachedBlock, Snapshot
 
 
 class Need(NamedTuple):
@@ -162,7 +164,7 @@ class BlockManager(HostCopies):
         if len(seq.block_table) < needed:
             reason = "its last block is full"
             if len(tokens) > 1:
-                many = words.count(len(tokens), "token")
+                many = sentences.count(len(tokens), "token")
                 reason = f"{seq.seq_len} + {many} need ceil({seq_len} / {self.block_size}) = {needed}"
             self._allocate_up_to(seq, needed, reason)
         self._schedule(seq, tokens)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from pagedviz.engine.errors import BlockNotInUse
+from pagedviz.engine.log.errors import BlockNotInUse
 from pagedviz.engine.policies.free_orders import Freed, FreeOrder
 from pagedviz.engine.policies.free_queue import FreeQueue
 

@@ -16,8 +16,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import Literal
 
-from pagedviz.engine import errors
-from pagedviz.engine.tier_events import (
+from pagedviz.engine.log import errors
+from pagedviz.engine.log.events.transfers import (
     OLDEST,
     TierEvent,
     TierEvicted,
@@ -31,7 +31,7 @@ from pagedviz.engine.tier_events import (
     TierStoreFinished,
     TierTouched,
 )
-from pagedviz.engine.tier_snapshot import BlockHash, TierChunk, TierSnapshot, Transfer
+from pagedviz.engine.log.host_snapshot import BlockHash, TierChunk, TierSnapshot, Transfer
 
 
 class HostTier:

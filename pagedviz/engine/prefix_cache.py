@@ -4,7 +4,7 @@ from collections.abc import Sequence as Tokens
 
 from pagedviz.engine import block_hash
 from pagedviz.engine.block_hash import Link
-from pagedviz.engine.events import Token
+from pagedviz.engine.log.events.base import Token
 
 
 class PrefixCache:

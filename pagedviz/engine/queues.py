@@ -3,15 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pagedviz.engine import errors
 from pagedviz.engine.block_manager import BlockManager
-from pagedviz.engine.events import Event, Token
+from pagedviz.engine.log import errors
+from pagedviz.engine.log.events.base import Event, Token
+from pagedviz.engine.log.events.requests import RequestAborted, RequestFinished, RequestSubmitted
+from pagedviz.engine.log.snapshot import RequestState, Snapshot
 from pagedviz.engine.policies.admission import can_ever
 from pagedviz.engine.policies.limits import Limits
 from pagedviz.engine.policies.windows import most_blocks
 from pagedviz.engine.request import Request
-from pagedviz.engine.request_events import RequestAborted, RequestFinished, RequestSubmitted
-from pagedviz.engine.snapshot import RequestState, Snapshot
 
 
 class RequestQueues:

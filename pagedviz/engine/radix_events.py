@@ -5,12 +5,12 @@ A family of its own: the block manager's events are what a run's steps and the s
 
 from dataclasses import dataclass
 
-from pagedviz.engine.events import Token
-from pagedviz.engine.told import Told
+from pagedviz.engine.log.events.base import Token
+from pagedviz.engine.log.record import Record
 
 
 @dataclass(frozen=True)
-class RadixEvent(Told):
+class RadixEvent(Record):
     """Something happened to the tree."""
 
 

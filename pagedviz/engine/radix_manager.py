@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pagedviz.engine import errors
-from pagedviz.engine.events import Token
+from pagedviz.engine.log import errors
+from pagedviz.engine.log.events.base import Token
 from pagedviz.engine.radix_tree import RadixTree
 
 

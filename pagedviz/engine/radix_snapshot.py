@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pagedviz.engine.events import Token
+from pagedviz.engine.log.events.base import Token
 
 ROOT = 0
 

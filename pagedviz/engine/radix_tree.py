@@ -14,8 +14,8 @@ import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pagedviz.engine import errors
-from pagedviz.engine.events import Token
+from pagedviz.engine.log import errors
+from pagedviz.engine.log.events.base import Token
 from pagedviz.engine.radix_events import (
     RadixEvent,
     RadixEvicted,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from pagedviz.engine.events import Token
+from pagedviz.engine.log.events.base import Token
 
 
 @dataclass(slots=True)

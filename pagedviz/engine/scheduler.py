@@ -6,15 +6,11 @@ manager, and reports one event a change as that does.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from pagedviz.engine import beams, errors, words
+from pagedviz.engine import beams
 from pagedviz.engine.block_manager import BlockManager
-from pagedviz.engine.events import Event, Token
-from pagedviz.engine.policies.admission import Asked
-from pagedviz.engine.policies.limits import Limits, Speculation
-from pagedviz.engine.policies.orders import Waiting
-from pagedviz.engine.queues import RequestQueues
-from pagedviz.engine.request import Request
-from pagedviz.engine.request_events import (
+from pagedviz.engine.log import errors, sentences
+from pagedviz.engine.log.events.base import Event, Token
+from pagedviz.engine.log.events.requests import (
     BeamsChosen,
     RequestAdmitted,
     RequestDropped,
@@ -26,6 +22,11 @@ from pagedviz.engine.request_events import (
     StepStarted,
     TokensSampled,
 )
+from pagedviz.engine.policies.admission import Asked
+from pagedviz.engine.policies.limits import Limits, Speculation
+from pagedviz.engine.policies.orders import Waiting
+from pagedviz.engine.queues import RequestQueues
+from pagedviz.engine.request import Request
 
 ON_ITS_WAY = "some of its prompt is on its way from the host"
 
@@ -112,7 +113,7 @@ class Scheduler(RequestQueues):
                 self.manager.verify(seq_id, len(tokens) - 1)
         for seq_id, tokens in outputs.items():
             self.request_of(seq_id).outputs[seq_id] += tokens
-        said = words.named([f"{seq_id} says “{' '.join(map(str, tokens))}”" for seq_id, tokens in outputs.items()])
+        said = sentences.named([f"{seq_id} says “{' '.join(map(str, tokens))}”" for seq_id, tokens in outputs.items()])
         self._report(TokensSampled(tuple(outputs), tuple(map(tuple, outputs.values())), said))
         self._finish_those_done(outputs)
 
@@ -129,7 +130,7 @@ class Scheduler(RequestQueues):
         request.outputs, request.scores = outputs, scores
         for seq_id in pruned:
             self.scheduled.pop(seq_id)
-        said = words.named([f"{seq_id} “{beam.token}”" for seq_id, beam in zip(outputs, chosen, strict=True)])
+        said = sentences.named([f"{seq_id} “{beam.token}”" for seq_id, beam in zip(outputs, chosen, strict=True)])
         parents, tokens, sums = zip(*chosen, strict=True)
         self._report(BeamsChosen(name, tuple(outputs), parents, tokens, sums, tuple(pruned), said))
         for seq_id, parent in zip(outputs, parents, strict=True):
@@ -197,7 +198,7 @@ class Scheduler(RequestQueues):
         for name in [waits.seq_id for waits in self.profile.order(waiting)]:
             reason = self._admit(self.requests[name])
             if reason:
-                # Told once; but a step in which nothing happens says why.
+                # Record once; but a step in which nothing happens says why.
                 if self._reasons.get(name) != reason or not self.scheduled:
                     self._reasons[name] = reason
                     self._report(RequestWaits(name, reason))
@@ -316,7 +317,7 @@ class Scheduler(RequestQueues):
         return ""
 
     def _seats_taken(self, request: Request) -> str:
-        run = words.count(sum(self.requests[name].width for name in self.running), "sequence")
+        run = sentences.count(sum(self.requests[name].width for name in self.running), "sequence")
         verb = "runs" if run == "1 sequence" else "run"
         more = f", it needs {request.width}" if request.width > 1 else ""
         return f"{run} {verb} already{more}, and max_num_seqs is {self.limits.max_num_seqs}"

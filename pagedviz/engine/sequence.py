@@ -4,7 +4,7 @@ import collections.abc
 from dataclasses import dataclass, field
 
 from pagedviz.engine.block_hash import Link
-from pagedviz.engine.events import Token
+from pagedviz.engine.log.events.base import Token
 
 
 @dataclass(slots=True)

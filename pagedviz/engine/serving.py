@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from pagedviz.engine.events import Token
+from pagedviz.engine.log.events.base import Token
 from pagedviz.engine.policies.orders import Order, Waiting
 
 Prompts = Mapping[str, Sequence[Token]]  # by seq_id, in the order in which they arrived

@@ -6,14 +6,13 @@ from collections.abc import Sequence as Tokens
 from itertools import islice
 from typing import Literal
 
-from pagedviz.engine import block_hash, errors
+from pagedviz.engine import block_hash
 from pagedviz.engine.block_changes import BlockChanges
 from pagedviz.engine.block_hash import Link
-from pagedviz.engine.events import Token
 from pagedviz.engine.host_tier import HostTier
-from pagedviz.engine.policies.free_orders import Freed
-from pagedviz.engine.policies.host_writes import Moment
-from pagedviz.engine.tier_events import (
+from pagedviz.engine.log import errors
+from pagedviz.engine.log.events.base import Token
+from pagedviz.engine.log.events.transfers import (
     BlockLoaded,
     TierEvent,
     TierEvicted,
@@ -25,7 +24,9 @@ from pagedviz.engine.tier_events import (
     TierStoreFailed,
     TierTransferEnded,
 )
-from pagedviz.engine.tier_snapshot import BlockHash, Transfer
+from pagedviz.engine.log.host_snapshot import BlockHash, Transfer
+from pagedviz.engine.policies.free_orders import Freed
+from pagedviz.engine.policies.host_writes import Moment
 
 How = Literal["finish", "fail", "abort"]
 

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from pagedviz.engine.events import BatchWritten, Event, TokensWritten, TokenWritten
-from pagedviz.engine.request_events import (
+from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.events.blocks import BatchWritten, TokensWritten, TokenWritten
+from pagedviz.engine.log.events.requests import (
     RequestAborted,
     RequestAdmitted,
     RequestFinished,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pagedviz.engine.beams import Candidates
-from pagedviz.engine.events import Token
+from pagedviz.engine.log.events.base import Token
 from pagedviz.model import drafter, sampling
 from pagedviz.model.dense_model import Array
 from pagedviz.scenario.settings import CacheConfig

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pagedviz.engine.events import Token
+from pagedviz.engine.log.events.base import Token
 from pagedviz.model.dense_model import Array, double_weights, embedding, gelu, norm, windows
 from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.scenario.settings import CacheConfig

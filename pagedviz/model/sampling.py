@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from pagedviz.engine.events import Token
+from pagedviz.engine.log.events.base import Token
 from pagedviz.model.dense_model import Array
 from pagedviz.model.vocabulary import VOCABULARY
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 
 import kernels
-from pagedviz.engine.events import Token
+from pagedviz.engine.log.events.base import Token
 from pagedviz.runtime.kv_log import LoggedSequence
 from pagedviz.runtime.toy_model import ToyModel
 

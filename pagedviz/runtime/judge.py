@@ -6,9 +6,11 @@ import torch
 from torch import Tensor
 
 import kernels
-from pagedviz.engine.events import BlockCollapsed, BlockHit, Event, PrefixSkipped, Written
-from pagedviz.engine.snapshot import Snapshot
-from pagedviz.engine.tier_events import BlockLoaded
+from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.events.blocks import BlockCollapsed, BlockHit, Written
+from pagedviz.engine.log.events.transfers import BlockLoaded
+from pagedviz.engine.log.events.windows import PrefixSkipped
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.runtime.dense_rows import dense_rows
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import KVLog

@@ -6,19 +6,12 @@ import torch
 from torch import Tensor
 
 import kernels
-from pagedviz.engine.events import (
-    BlockCollapsed,
-    BlockCopied,
-    BlockEvicted,
-    BlockFreed,
-    BlockOutOfWindow,
+from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.events.blocks import BlockCollapsed, BlockCopied, BlockEvicted, BlockFreed
+from pagedviz.engine.log.events.drafts import DraftsVerified
+from pagedviz.engine.log.events.transfers import (
     BlockReloaded,
     BlockSpilled,
-    DraftsVerified,
-    Event,
-)
-from pagedviz.engine.snapshot import Snapshot
-from pagedviz.engine.tier_events import (
     TierEvicted,
     TierLoadAborted,
     TierLoadBegun,
@@ -29,6 +22,8 @@ from pagedviz.engine.tier_events import (
     TierStoreFailed,
     TierTransferEnded,
 )
+from pagedviz.engine.log.events.windows import BlockOutOfWindow
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.runtime.transfers import Transfers
 from pagedviz.scenario.settings import CacheConfig
 

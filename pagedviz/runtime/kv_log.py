@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pagedviz.engine.events import (
+from pagedviz.engine.log.events.base import Event, Token
+from pagedviz.engine.log.events.blocks import (
     BlockCached,
     BlockCollapsed,
     BlockEvicted,
@@ -14,15 +15,12 @@ from pagedviz.engine.events import (
     BlockHit,
     BlockReleased,
     BlockShared,
-    DraftsVerified,
-    Event,
-    PrefixSkipped,
     SequenceAdded,
     SequenceForked,
     SequenceFreed,
-    Token,
 )
-from pagedviz.engine.tier_events import (
+from pagedviz.engine.log.events.drafts import DraftsVerified
+from pagedviz.engine.log.events.transfers import (
     BlockLoaded,
     TierEvicted,
     TierLoadAborted,
@@ -33,6 +31,7 @@ from pagedviz.engine.tier_events import (
     TierStoreBegun,
     TierStoreFailed,
 )
+from pagedviz.engine.log.events.windows import PrefixSkipped
 from pagedviz.scenario.settings import CacheConfig
 
 TOLERANCE = 1e-5  # float32: largest |paged - dense| that passes

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pagedviz.engine.events import Event, Write, Written
+from pagedviz.engine.log.events.base import Event, Write
+from pagedviz.engine.log.events.blocks import Written
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.policies.windows import first_seen
-from pagedviz.engine.snapshot import Snapshot
 
 NO_SLOT = -1  # of a token that is in the cache already: it asks, and writes nothing
 

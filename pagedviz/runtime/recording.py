@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from pagedviz.engine import replay
-from pagedviz.engine.events import Event, Written
-from pagedviz.engine.history import KEY_FRAME, History
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log import replay
+from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.events.blocks import Written
+from pagedviz.engine.log.history import KEY_FRAME, History
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.play import Happening
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import LoggedSequence

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 import kernels
-from pagedviz.engine import invariants
-from pagedviz.engine.events import Event, Write, Written
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log import invariants
+from pagedviz.engine.log.events.base import Event, Write
+from pagedviz.engine.log.events.blocks import Written
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.model.dense_model import Array
 from pagedviz.play import Happening, Player
 from pagedviz.probe import Probe

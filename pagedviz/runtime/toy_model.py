@@ -8,7 +8,7 @@ embeddings are those of `dense_model.py`, so what it will say is known before.
 import torch
 from torch import Tensor
 
-from pagedviz.engine.events import Token
+from pagedviz.engine.log.events.base import Token
 from pagedviz.model import dense_model
 from pagedviz.scenario.settings import CacheConfig
 

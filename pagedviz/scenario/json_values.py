@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pagedviz.engine.events import Token
+from pagedviz.engine.log.events.base import Token
 from pagedviz.scenario import tokenizer
 
 MAX_TOKENS = 1_024  # written by one run, over all sequences

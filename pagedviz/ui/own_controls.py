@@ -13,8 +13,8 @@ from typing import Any
 import streamlit as st
 
 from pagedviz import play
-from pagedviz.engine.snapshot import Snapshot
-from pagedviz.engine.tier_snapshot import Transfer
+from pagedviz.engine.log.host_snapshot import Transfer
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.scenario.json_values import MAX_NAME_CHARACTERS, MAX_TOKENS, tokens_from_text
 from pagedviz.scenario.operations import (
     MAX_BRANCHES,

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from pagedviz import trace
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.play import planner
 from pagedviz.scenario import scenario as scenarios
 from pagedviz.scenario.json_values import ScenarioError

@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from pagedviz import trace
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.figures.attention_weights import attention_weights
 from pagedviz.figures.error_by_step import error_by_step
 from pagedviz.figures.memory_by_step import memory_by_step

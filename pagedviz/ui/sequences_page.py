@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from pagedviz import trace
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.scenario import json_values

@@ -9,9 +9,9 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from pagedviz.engine import replay
-from pagedviz.engine.events import Event
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log import replay
+from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.snapshot import Snapshot
 
 Data = dict[str, Any]
 CACHE = {"num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "head_dim": 8}

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from pagedviz.engine.events import Event
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.ui import stage
 
 Data = dict[str, Any]

@@ -8,7 +8,7 @@ import pytest
 pytestmark = pytest.mark.browser
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
-from pagedviz.engine.events import Event  # noqa: E402
+from pagedviz.engine.log.events.base import Event  # noqa: E402
 from pagedviz.ui import stage  # noqa: E402
 from tests import run_cases  # noqa: E402
 from tests.browser import serving_cases, stage_demo  # noqa: E402

@@ -5,9 +5,10 @@ from itertools import takewhile
 from typing import Any
 
 from pagedviz import probe
-from pagedviz.engine.events import BlockCopied, OperationRefused
+from pagedviz.engine.log.events.base import OperationRefused
+from pagedviz.engine.log.events.blocks import BlockCopied
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.policies.profiles import PROFILES
-from pagedviz.engine.snapshot import Snapshot
 from pagedviz.metrics import memory
 from pagedviz.runtime import runner as runners
 from pagedviz.runtime.kv_log import TOLERANCE

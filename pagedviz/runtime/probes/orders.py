@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from pagedviz import probe
-from pagedviz.engine.errors import CacheError
-from pagedviz.engine.events import BlockEvicted, OperationRefused
+from pagedviz.engine.log.errors import CacheError
+from pagedviz.engine.log.events.base import OperationRefused
+from pagedviz.engine.log.events.blocks import BlockEvicted
 from pagedviz.engine.policies.orders import Order, first_come, longest_prefix_first
 from pagedviz.engine.radix_events import RadixEvicted
 from pagedviz.engine.serving import Prompts, one_by_one

@@ -4,11 +4,11 @@ from collections import Counter
 from typing import Any
 
 from pagedviz import probe
-from pagedviz.engine.errors import CacheError
-from pagedviz.engine.events import BlockHit
+from pagedviz.engine.log.errors import CacheError
+from pagedviz.engine.log.events.blocks import BlockHit
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.radix_manager import RadixManager
 from pagedviz.engine.radix_snapshot import ROOT, RadixSnapshot
-from pagedviz.engine.snapshot import Snapshot
 from pagedviz.lesson import Run
 from pagedviz.radix_play import RadixPlayer
 from pagedviz.runtime.probes.newest import Refused, whole_number

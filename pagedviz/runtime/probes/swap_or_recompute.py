@@ -9,8 +9,10 @@ import torch
 
 import kernels
 from pagedviz import probe
-from pagedviz.engine.events import BlockHit, BlockReloaded, BlockSpilled, Event, OperationRefused, Written
-from pagedviz.engine.request_events import RequestPreempted, RequestSwappedIn
+from pagedviz.engine.log.events.base import Event, OperationRefused
+from pagedviz.engine.log.events.blocks import BlockHit, Written
+from pagedviz.engine.log.events.requests import RequestPreempted, RequestSwappedIn
+from pagedviz.engine.log.events.transfers import BlockReloaded, BlockSpilled
 from pagedviz.play import Player
 from pagedviz.runtime import swaps
 from pagedviz.runtime.probes import block_sizes

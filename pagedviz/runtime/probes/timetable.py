@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from pagedviz import probe
-from pagedviz.engine.events import Event, OperationRefused
+from pagedviz.engine.log.events.base import Event, OperationRefused
 from pagedviz.engine.policies.profiles import POLICIES
 from pagedviz.engine.timetable import Row, idle_seats, timetable
 from pagedviz.play import Player

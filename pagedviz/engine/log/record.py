@@ -1,9 +1,9 @@
-"""What tells itself: a frozen record whose docstring is the sentence that the screen shows."""
+"""A frozen record whose docstring is the sentence that the screen shows."""
 
-from pagedviz.engine import words
+from pagedviz.engine.log import sentences
 
 
-class Told:
+class Record:
     """One text, not two: the class's docstring, with the record's fields filled in."""
 
     @property
@@ -13,7 +13,7 @@ class Told:
     @property
     def sentence(self) -> str:
         """What happened and why, with ids, in the words of the class's docstring."""
-        return words.fill(type(self).__doc__ or "", {**vars(self), **self.phrases})
+        return sentences.fill(type(self).__doc__ or "", {**vars(self), **self.phrases})
 
     @property
     def phrases(self) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pagedviz.engine import words
+from pagedviz.engine.log import sentences
 
 
 class CacheError(Exception):
@@ -10,7 +10,7 @@ class CacheError(Exception):
 
     def __init__(self, **numbers: Any) -> None:
         self.numbers = numbers
-        super().__init__(words.fill(type(self).__doc__ or "", numbers))
+        super().__init__(sentences.fill(type(self).__doc__ or "", numbers))
 
     @property
     def sentence(self) -> str:

@@ -1,8 +1,8 @@
 """Every state of a run, kept as its events: a snapshot now and then, and replay in between."""
 
-from pagedviz.engine import replay
-from pagedviz.engine.events import Event
-from pagedviz.engine.snapshot import Snapshot
+from pagedviz.engine.log import replay
+from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.snapshot import Snapshot
 
 KEY_FRAME = 64  # every so many states one snapshot is kept; the others are replayed from it
 

@@ -3,26 +3,24 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from pagedviz.engine import replay, tier_invariants
-from pagedviz.engine.events import (
+from pagedviz.engine.log import host_invariants, replay
+from pagedviz.engine.log.events.base import Event, OperationRefused
+from pagedviz.engine.log.events.blocks import (
     BlockAllocated,
     BlockCopied,
     BlockHit,
-    BlockOutOfWindow,
-    BlockReloaded,
     BlockShared,
-    BlockSpilled,
-    DraftsVerified,
-    Event,
-    OperationRefused,
     SequenceForked,
     TokenWritten,
     Written,
 )
+from pagedviz.engine.log.events.drafts import DraftsVerified
+from pagedviz.engine.log.events.requests import RequestSubmitted, StepStarted, TokensSampled
+from pagedviz.engine.log.events.transfers import BlockLoaded, BlockReloaded, BlockSpilled, TierEvent, TierStoreBegun
+from pagedviz.engine.log.events.windows import BlockOutOfWindow
+from pagedviz.engine.log.replay.blocks import tokens_up_to
+from pagedviz.engine.log.snapshot import Row, Snapshot
 from pagedviz.engine.policies.windows import below_window
-from pagedviz.engine.request_events import RequestSubmitted, StepStarted, TokensSampled
-from pagedviz.engine.snapshot import Row, Snapshot
-from pagedviz.engine.tier_events import BlockLoaded, TierEvent, TierStoreBegun
 
 Invariant = Callable[[Snapshot, Event, Snapshot], Iterator[str]]
 
@@ -102,7 +100,7 @@ def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str
                     yield f"{seq_id} wrote slot {own} of block {block}, which is cached"
         if len(slots) != len(tokens):
             yield f"{seq_id} wrote {len(tokens)} tokens into {len(slots)} slots"
-        if position != len(replay.tokens_up_to(before, seq_id, position)):
+        if position != len(tokens_up_to(before, seq_id, position)):
             yield f"{seq_id} wrote position {position}, which is not the one after its last"
         written.update(slots)
     if isinstance(event, TokenWritten) and (event.block, event.offset) != divmod(event.slot, size):
@@ -275,7 +273,7 @@ def host_tier(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
     for block in sorted(after.tier.held_device_blocks - set(after.pinned)):
         yield f"device block {block} is under a transfer, and has no pin"
     if isinstance(event, TierEvent) and not isinstance(event, BlockLoaded) and before.tier is not None:
-        yield from tier_invariants.broken(before.tier, event, after.tier)
+        yield from host_invariants.broken(before.tier, event, after.tier)
     if isinstance(event, TierStoreBegun):
         for key, block in zip(event.block_hashes, event.device_blocks, strict=True):
             if block not in before.cached or before.cached[block].block_hash != str(key)[:8]:

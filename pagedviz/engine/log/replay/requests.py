@@ -3,13 +3,26 @@
 from collections.abc import Callable
 from typing import Any
 
-from pagedviz.engine import request_events as requests
-from pagedviz.engine.events import Event, Token
-from pagedviz.engine.replay_tools import with_
-from pagedviz.engine.snapshot import RequestState, Snapshot
+from pagedviz.engine.log.events.base import Event, Token
+from pagedviz.engine.log.events.requests import (
+    BeamsChosen,
+    RequestAborted,
+    RequestAdmitted,
+    RequestDropped,
+    RequestFinished,
+    RequestForked,
+    RequestPreempted,
+    RequestScheduled,
+    RequestSubmitted,
+    RequestSwappedIn,
+    StepStarted,
+    TokensSampled,
+)
+from pagedviz.engine.log.replay.base import with_
+from pagedviz.engine.log.snapshot import RequestState, Snapshot
 
 
-def _request_submitted(s: Snapshot, e: requests.RequestSubmitted) -> dict[str, Any]:
+def _request_submitted(s: Snapshot, e: RequestSubmitted) -> dict[str, Any]:
     several = max(e.samples, e.beams) > 1
     outputs: dict[str, tuple[Token, ...]] = {f"{e.seq_id}.1" if several else e.seq_id: ()}
     request = RequestState(e.tokens, outputs, e.num_tokens, e.priority, e.salt, e.samples, e.beams)
@@ -17,11 +30,11 @@ def _request_submitted(s: Snapshot, e: requests.RequestSubmitted) -> dict[str, A
     return {"requests": with_(s.requests, **{e.seq_id: request}), "waiting": waiting}
 
 
-def _step_started(s: Snapshot, e: requests.StepStarted) -> dict[str, Any]:
+def _step_started(s: Snapshot, e: StepStarted) -> dict[str, Any]:
     return {"engine_step": e.engine_step, "token_budget": e.token_budget, "scheduled": {}}
 
 
-def _request_scheduled(s: Snapshot, e: requests.RequestScheduled) -> dict[str, Any]:
+def _request_scheduled(s: Snapshot, e: RequestScheduled) -> dict[str, Any]:
     return {"scheduled": with_(s.scheduled, **{e.seq_id: e.num_tokens})}
 
 
@@ -32,21 +45,21 @@ def _leave(s: Snapshot, seq_id: str) -> dict[str, Any]:
     return {**queues, "scheduled": {other: count for other, count in s.scheduled.items() if other not in outputs}}
 
 
-def _to_running(s: Snapshot, e: requests.RequestAdmitted | requests.RequestSwappedIn) -> dict[str, Any]:
+def _to_running(s: Snapshot, e: RequestAdmitted | RequestSwappedIn) -> dict[str, Any]:
     return {**_leave(s, e.seq_id), "running": (*s.running, e.seq_id)}
 
 
-def _request_preempted(s: Snapshot, e: requests.RequestPreempted) -> dict[str, Any]:
+def _request_preempted(s: Snapshot, e: RequestPreempted) -> dict[str, Any]:
     if e.how == "swap":
         return {**_leave(s, e.seq_id), "swapped": (*s.swapped, e.seq_id)}
     return _to_waiting(s, e)
 
 
-def _to_waiting(s: Snapshot, e: requests.RequestPreempted | requests.RequestDropped) -> dict[str, Any]:
+def _to_waiting(s: Snapshot, e: RequestPreempted | RequestDropped) -> dict[str, Any]:
     return {**_leave(s, e.seq_id), "waiting": (e.seq_id, *s.waiting)}
 
 
-def _tokens_sampled(s: Snapshot, e: requests.TokensSampled) -> dict[str, Any]:
+def _tokens_sampled(s: Snapshot, e: TokensSampled) -> dict[str, Any]:
     grown = dict(s.requests)
     for seq_id, tokens in zip(e.seq_ids, e.tokens, strict=True):
         name = s.request_of(seq_id)
@@ -55,13 +68,13 @@ def _tokens_sampled(s: Snapshot, e: requests.TokensSampled) -> dict[str, Any]:
     return {"requests": grown}
 
 
-def _request_forked(s: Snapshot, e: requests.RequestForked) -> dict[str, Any]:
+def _request_forked(s: Snapshot, e: RequestForked) -> dict[str, Any]:
     request = s.requests[e.seq_id]
     outputs = {seq_id: request.outputs.get(seq_id, request.output) for seq_id in e.seq_ids}
     return {"requests": with_(s.requests, **{e.seq_id: request._replace(outputs=outputs)})}
 
 
-def _beams_chosen(s: Snapshot, e: requests.BeamsChosen) -> dict[str, Any]:
+def _beams_chosen(s: Snapshot, e: BeamsChosen) -> dict[str, Any]:
     request, chosen = s.requests[e.seq_id], zip(e.seq_ids, e.parents, e.tokens, strict=True)
     outputs = {seq_id: (*request.outputs[parent], token) for seq_id, parent, token in chosen}
     scores = dict(zip(e.seq_ids, e.scores, strict=True))
@@ -71,21 +84,21 @@ def _beams_chosen(s: Snapshot, e: requests.BeamsChosen) -> dict[str, Any]:
     }
 
 
-def _request_gone(s: Snapshot, e: requests.RequestFinished | requests.RequestAborted) -> dict[str, Any]:
+def _request_gone(s: Snapshot, e: RequestFinished | RequestAborted) -> dict[str, Any]:
     return _leave(s, e.seq_id)
 
 
 CHANGES: dict[type[Event], Callable[[Snapshot, Any], dict[str, Any]]] = {
-    requests.RequestSubmitted: _request_submitted,
-    requests.StepStarted: _step_started,
-    requests.RequestAdmitted: _to_running,
-    requests.RequestScheduled: _request_scheduled,
-    requests.RequestPreempted: _request_preempted,
-    requests.RequestSwappedIn: _to_running,
-    requests.RequestDropped: _to_waiting,
-    requests.TokensSampled: _tokens_sampled,
-    requests.RequestForked: _request_forked,
-    requests.BeamsChosen: _beams_chosen,
-    requests.RequestFinished: _request_gone,
-    requests.RequestAborted: _request_gone,
+    RequestSubmitted: _request_submitted,
+    StepStarted: _step_started,
+    RequestAdmitted: _to_running,
+    RequestScheduled: _request_scheduled,
+    RequestPreempted: _request_preempted,
+    RequestSwappedIn: _to_running,
+    RequestDropped: _to_waiting,
+    TokensSampled: _tokens_sampled,
+    RequestForked: _request_forked,
+    BeamsChosen: _beams_chosen,
+    RequestFinished: _request_gone,
+    RequestAborted: _request_gone,
 }

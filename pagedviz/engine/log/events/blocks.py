@@ -1,59 +1,9 @@
-"""What can happen to the cache: one frozen event an atomic change, in the past tense.
+"""What happens to blocks and to the sequences that name them: taken, shared, hit, written, copied, freed."""
 
-An event's docstring is the sentence that the screen shows, with its fields filled in: one text, not two.
-An event holds every number that replay needs, so the log alone rebuilds each state (`replay.apply`).
-"""
-
-import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
 
-from pagedviz.engine import words
-from pagedviz.engine.told import Told
-
-Token = str | int
-
-
-class Write(NamedTuple):
-    """What one sequence wrote in a launch: `tokens` from `position` on, each into its slot."""
-
-    seq_id: str
-    position: int
-    tokens: tuple[Token, ...]
-    slots: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Event(Told):
-    """Something happened."""
-
-    kinds: ClassVar[dict[str, type["Event"]]] = {}
-
-    def __init_subclass__(cls, abstract: bool = False) -> None:
-        if not abstract:
-            Event.kinds[cls.__name__] = cls
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, **dataclasses.asdict(self)}
-
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> "Event":
-        fields = {name: _frozen(value) for name, value in data.items()}
-        return Event.kinds[str(fields.pop("kind"))](**fields)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
-
-
-class InGroup:
-    """An event of one group's table. Where a cache has one group, `group` is None and the sentence does not say it."""
-
-    group: int | None
-
-    @property
-    def phrases(self) -> dict[str, str]:
-        return {"of_group": "" if self.group is None else f" of group {self.group}"}
+from pagedviz.engine.log import sentences
+from pagedviz.engine.log.events.base import Event, InGroup, Token, Write
 
 
 @dataclass(frozen=True)
@@ -77,10 +27,10 @@ class SequenceForked(Event):
 
     @property
     def phrases(self) -> dict[str, str]:
-        first = (
-            f"; the null block stands in for {words.count(self.num_skipped, 'block')} before them, out of the window"
-        )
-        return {"skipping": first if self.num_skipped else ""}
+        if not self.num_skipped:
+            return {"skipping": ""}
+        num_blocks = sentences.count(self.num_skipped, "block")
+        return {"skipping": f"; the null block stands in for {num_blocks} before them, out of the window"}
 
 
 @dataclass(frozen=True)
@@ -93,37 +43,6 @@ class BlockAllocated(InGroup, Event):
     block: int
     reason: str
     group: int | None = None
-
-
-@dataclass(frozen=True)
-class NullBlockTaken(Event):
-    """Block {block} was taken out of the free queue for good: it is the null block, which entries out of the window
-    name. Nothing is ever written there."""
-
-    block: int
-
-
-@dataclass(frozen=True)
-class BlockOutOfWindow(InGroup, Event):
-    """{seq_id}'s logical block {logical_block}{of_group} is out of the window: no token to come looks below position
-    {first_seen}. Its entry names the null block, and block {block} {went}."""
-
-    seq_id: str
-    logical_block: int
-    block: int
-    null_block: int
-    ref_count: int
-    queue_index: int | None  # None: others name it yet
-    cached: bool
-    first_seen: int
-    group: int | None = None
-
-    @property
-    def phrases(self) -> dict[str, str]:
-        went = f"went into the free queue at place {self.queue_index}"
-        if self.ref_count:
-            went = f"stays with others, its ref_count now {self.ref_count}"
-        return {**super().phrases, "went": went}
 
 
 @dataclass(frozen=True)
@@ -158,18 +77,6 @@ class BlockHit(InGroup, Event):
     @property
     def phrases(self) -> dict[str, str]:
         return {**super().phrases, "it_holds": "it holds" if self.computed else "after this step's launch it holds"}
-
-
-@dataclass(frozen=True)
-class PrefixSkipped(InGroup, Event):
-    """The null block stands in for {seq_id}'s first {num_blocks:logical block}{of_group}: the window of the tokens to
-    come does not reach back there, so nobody need hold the prompt's first {tokens:token}."""
-
-    seq_id: str
-    tokens: tuple[Token, ...]
-    num_blocks: int
-    null_block: int
-    group: int | None = None
 
 
 @dataclass(frozen=True)
@@ -261,7 +168,7 @@ class BatchWritten(Event):
     @property
     def phrases(self) -> dict[str, str]:
         parts = [f"{len(tokens)} of {seq_id}" for seq_id, tokens in zip(self.seq_ids, self.tokens, strict=True)]
-        return {"whose": words.named(parts)}
+        return {"whose": sentences.named(parts)}
 
 
 # All have `writes`, one for each sequence of the launch.
@@ -335,82 +242,3 @@ class SequenceFreed(Event):
     """{seq_id} has no block table any more, and owns no block."""
 
     seq_id: str
-
-
-@dataclass(frozen=True)
-class BlockSpilled(Event):
-    """Block {block} moved to host block {host_block}, because {reason}. Its old place went back to the free queue."""
-
-    seq_id: str
-    seq_ids: tuple[str, ...]
-    block: int
-    host_block: int
-    queue_index: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class BlockReloaded(Event):
-    """Host block {host_block} came back to the device as block {block}, the next out of the free queue, because
-    {seq_id} is wanted there."""
-
-    seq_id: str
-    seq_ids: tuple[str, ...]
-    block: int
-    host_block: int
-    queue_index: int
-
-
-@dataclass(frozen=True)
-class TokensDrafted(Event):
-    """“{draft}” is drafted behind what {seq_id} has, for {positions}. The next launch computes it together with the
-    token before it; what the model would not have said itself is then taken back."""
-
-    seq_id: str
-    position: int
-    tokens: tuple[Token, ...]
-    confidences: tuple[float, ...] = ()  # none for given drafts
-
-    @property
-    def phrases(self) -> dict[str, str]:
-        last = self.position + len(self.tokens) - 1
-        places = f"position {last}" if len(self.tokens) == 1 else f"positions {self.position} to {last}"
-        return {"draft": " ".join(map(str, self.tokens)), "positions": places}
-
-
-@dataclass(frozen=True)
-class DraftsVerified(Event):
-    """{verdict}. {seq_id} has {num_tokens:token} in the cache."""
-
-    seq_id: str
-    accepted: tuple[Token, ...]
-    rejected: tuple[Token, ...]
-    slots: tuple[int, ...]  # of what was rejected, in every group; they hold garbage from now on
-    num_tokens: int
-
-    @property
-    def phrases(self) -> dict[str, str]:
-        number = words.count(len(self.accepted) + len(self.rejected), "draft")
-        if not self.rejected:
-            return {"verdict": f"The model says what was drafted: {number} of {self.seq_id} accepted"}
-        slots = f"slot {self.slots[0]} holds" if len(self.slots) == 1 else f"slots {words.named(self.slots)} hold"
-        num_accepted = len(self.accepted)
-        first = ("none", "the first")[num_accepted] if num_accepted < 2 else f"the first {num_accepted}"
-        said = f"Of {number} of {self.seq_id} the model says {first} itself"
-        return {"verdict": f"{said}. Rolled back: {slots} garbage now"}
-
-
-@dataclass(frozen=True)
-class DraftsDropped(Event):
-    """Dropped before they are verified: {tokens:draft} of {seq_id}, because {reason}."""
-
-    seq_id: str
-    tokens: tuple[Token, ...]
-    reason: str
-
-
-@dataclass(frozen=True)
-class OperationRefused(Event):
-    """Refused: {op}. Nothing changed."""
-
-    op: str

@@ -1,10 +1,10 @@
-"""What can happen to the host tier: one frozen event an atomic change, whose docstring is its sentence."""
+"""What moves between the device and the host: spilled and reloaded blocks, and all that happens to the host tier."""
 
 from dataclasses import dataclass
 
-from pagedviz.engine import words
-from pagedviz.engine.events import Event, Token
-from pagedviz.engine.tier_snapshot import BlockHash
+from pagedviz.engine.log import sentences
+from pagedviz.engine.log.events.base import Event, Token
+from pagedviz.engine.log.host_snapshot import BlockHash
 
 OLDEST = "of what nobody stores or loads it was used the longest time ago"
 
@@ -12,6 +12,30 @@ OLDEST = "of what nobody stores or loads it was used the longest time ago"
 def short(block_hash: BlockHash) -> str:
     """A hash as a sentence shows it: its first 8 digits."""
     return str(block_hash)[:8]
+
+
+@dataclass(frozen=True)
+class BlockSpilled(Event):
+    """Block {block} moved to host block {host_block}, because {reason}. Its old place went back to the free queue."""
+
+    seq_id: str
+    seq_ids: tuple[str, ...]
+    block: int
+    host_block: int
+    queue_index: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class BlockReloaded(Event):
+    """Host block {host_block} came back to the device as block {block}, the next out of the free queue, because
+    {seq_id} is wanted there."""
+
+    seq_id: str
+    seq_ids: tuple[str, ...]
+    block: int
+    host_block: int
+    queue_index: int
 
 
 @dataclass(frozen=True)
@@ -40,7 +64,7 @@ class TierTouched(TierEvent):
 
     @property
     def phrases(self) -> dict[str, str]:
-        return {"hashes": words.named([short(block_hash) for block_hash in self.block_hashes])}
+        return {"hashes": sentences.named([short(block_hash) for block_hash in self.block_hashes])}
 
 
 @dataclass(frozen=True)
@@ -54,7 +78,7 @@ class TierTransferEvent(TierEvent, abstract=True):
 
     @property
     def phrases(self) -> dict[str, str]:
-        return {"hashes": words.named([short(block_hash) for block_hash in self.block_hashes])}
+        return {"hashes": sentences.named([short(block_hash) for block_hash in self.block_hashes])}
 
 
 @dataclass(frozen=True)

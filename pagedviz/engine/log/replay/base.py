@@ -1,7 +1,9 @@
-"""Mappings and queues with one thing changed; what was given is left as it is."""
+"""Mappings, queues and tables with one thing changed; what was given is left as it is."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
+
+from pagedviz.engine.log.snapshot import Row, Snapshot
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -35,3 +37,20 @@ def returned(queue: tuple[int, ...], block: int, queue_index: int | None) -> tup
 def removed(queue: tuple[int, ...], block: int) -> tuple[int, ...]:
     """The queue without a block, which may be in use already."""
     return tuple(other for other in queue if other != block)
+
+
+def entry(row: Row, j: int, block: int | None) -> Row:
+    """A table row with its entry j replaced."""
+    return (*row[:j], block, *row[j + 1 :])
+
+
+def in_group(s: Snapshot, group: int | None, tables: Mapping[str, Row]) -> dict[str, Any]:
+    """The tables of one group replaced."""
+    if not group:
+        return {"block_tables": tables}
+    return {"group_tables": (*s.group_tables[: group - 1], tables, *s.group_tables[group:])}
+
+
+def row_changed(s: Snapshot, seq_id: str, group: int | None, row: Row) -> dict[str, Any]:
+    """One sequence's row of one group's table replaced."""
+    return in_group(s, group, with_(s.tables(group or 0), **{seq_id: row}))

@@ -5,8 +5,8 @@ A request waits, runs or is swapped out. Its sequence, with a block table, is th
 
 from dataclasses import dataclass
 
-from pagedviz.engine import words
-from pagedviz.engine.events import Event, Token
+from pagedviz.engine.log import sentences
+from pagedviz.engine.log.events.base import Event, Token
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class BeamsChosen(Event):
 
     @property
     def phrases(self) -> dict[str, str]:
-        return {"then": f". Pruned: {words.named(self.pruned)}" if self.pruned else ""}
+        return {"then": f". Pruned: {sentences.named(self.pruned)}" if self.pruned else ""}
 
 
 @dataclass(frozen=True)

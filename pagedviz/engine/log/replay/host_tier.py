@@ -4,11 +4,25 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from pagedviz.engine import tier_events as events
-from pagedviz.engine.tier_snapshot import BlockHash, TierChunk, TierSnapshot, Transfer
+from pagedviz.engine.log.events.transfers import (
+    TierEvent,
+    TierEvicted,
+    TierLoadAborted,
+    TierLoadBegun,
+    TierLoadEnded,
+    TierLoadFailed,
+    TierLoadFinished,
+    TierStoreAborted,
+    TierStoreBegun,
+    TierStoreFailed,
+    TierStoreFinished,
+    TierTouched,
+    TierTransferEvent,
+)
+from pagedviz.engine.log.host_snapshot import BlockHash, TierChunk, TierSnapshot, Transfer
 
 
-def apply(before: TierSnapshot, event: events.TierEvent) -> TierSnapshot:
+def apply(before: TierSnapshot, event: TierEvent) -> TierSnapshot:
     """The tier after `event`. `before` is left as it is."""
     return _CHANGES[type(event)](before, event)
 
@@ -24,7 +38,7 @@ def _with(s: TierSnapshot, changes: dict[int, TierChunk], freed: tuple[int, ...]
     return dataclasses.replace(s, chunks=chunks, freed=s.freed + freed)
 
 
-def _begun(s: TierSnapshot, e: events.TierTransferEvent, kind: Literal["store", "load"]) -> TierSnapshot:
+def _begun(s: TierSnapshot, e: TierTransferEvent, kind: Literal["store", "load"]) -> TierSnapshot:
     transfer = Transfer(e.transfer_id, kind, e.block_hashes, e.device_blocks, e.chunks)
     return dataclasses.replace(
         s,
@@ -33,7 +47,7 @@ def _begun(s: TierSnapshot, e: events.TierTransferEvent, kind: Literal["store", 
     )
 
 
-def _ended(s: TierSnapshot, e: events.TierTransferEvent) -> TierSnapshot:
+def _ended(s: TierSnapshot, e: TierTransferEvent) -> TierSnapshot:
     return dataclasses.replace(
         s,
         transfers={number: transfer for number, transfer in s.transfers.items() if number != e.transfer_id},
@@ -41,15 +55,15 @@ def _ended(s: TierSnapshot, e: events.TierTransferEvent) -> TierSnapshot:
     )
 
 
-def _evicted(s: TierSnapshot, e: events.TierEvicted) -> TierSnapshot:
+def _evicted(s: TierSnapshot, e: TierEvicted) -> TierSnapshot:
     return dataclasses.replace(_with(s, {}, freed=(e.chunk,)), recency=_without(s.recency, [e.block_hash]))
 
 
-def _touched(s: TierSnapshot, e: events.TierTouched) -> TierSnapshot:
+def _touched(s: TierSnapshot, e: TierTouched) -> TierSnapshot:
     return dataclasses.replace(s, recency=_without(s.recency, e.block_hashes) + e.block_hashes[::-1])
 
 
-def _store_begun(s: TierSnapshot, e: events.TierStoreBegun) -> TierSnapshot:
+def _store_begun(s: TierSnapshot, e: TierStoreBegun) -> TierSnapshot:
     pending = {chunk: TierChunk(h, "pending") for h, chunk in zip(e.block_hashes, e.chunks, strict=True)}
     return dataclasses.replace(
         _with(_begun(s, e, "store"), pending),
@@ -59,11 +73,11 @@ def _store_begun(s: TierSnapshot, e: events.TierStoreBegun) -> TierSnapshot:
     )
 
 
-def _store_finished(s: TierSnapshot, e: events.TierStoreFinished) -> TierSnapshot:
+def _store_finished(s: TierSnapshot, e: TierStoreFinished) -> TierSnapshot:
     return _with(_ended(s, e), {chunk: TierChunk(s.chunks[chunk].block_hash, "ready") for chunk in e.chunks})
 
 
-def _store_given_up(s: TierSnapshot, e: events.TierStoreFailed | events.TierStoreAborted) -> TierSnapshot:
+def _store_given_up(s: TierSnapshot, e: TierStoreFailed | TierStoreAborted) -> TierSnapshot:
     kept = dataclasses.replace(_ended(s, e), recency=_without(s.recency, e.block_hashes))
     return _with(kept, {}, freed=e.chunks)
 
@@ -79,29 +93,29 @@ def _pinned(s: TierSnapshot, chunks: tuple[int, ...], by: int) -> dict[int, Tier
     return changed
 
 
-def _load_begun(s: TierSnapshot, e: events.TierLoadBegun) -> TierSnapshot:
+def _load_begun(s: TierSnapshot, e: TierLoadBegun) -> TierSnapshot:
     return _with(_begun(s, e, "load"), _pinned(s, e.chunks, 1))
 
 
-def _load_ended(s: TierSnapshot, e: events.TierLoadEnded) -> TierSnapshot:
+def _load_ended(s: TierSnapshot, e: TierLoadEnded) -> TierSnapshot:
     return _with(_ended(s, e), _pinned(s, e.chunks, -1), e.freed)
 
 
-def _load_failed(s: TierSnapshot, e: events.TierLoadFailed) -> TierSnapshot:
+def _load_failed(s: TierSnapshot, e: TierLoadFailed) -> TierSnapshot:
     lost = [h for h, chunk in zip(e.block_hashes, e.chunks, strict=True) if s.chunks[chunk].state != "failed"]
     failed = {chunk: dataclasses.replace(s.chunks[chunk], state="failed") for chunk in e.chunks}
     return _load_ended(dataclasses.replace(_with(s, failed), recency=_without(s.recency, lost)), e)
 
 
-_CHANGES: dict[type[events.TierEvent], Callable[[TierSnapshot, Any], TierSnapshot]] = {
-    events.TierEvicted: _evicted,
-    events.TierTouched: _touched,
-    events.TierStoreBegun: _store_begun,
-    events.TierStoreFinished: _store_finished,
-    events.TierStoreFailed: _store_given_up,
-    events.TierStoreAborted: _store_given_up,
-    events.TierLoadBegun: _load_begun,
-    events.TierLoadFinished: _load_ended,
-    events.TierLoadFailed: _load_failed,
-    events.TierLoadAborted: _load_ended,
+_CHANGES: dict[type[TierEvent], Callable[[TierSnapshot, Any], TierSnapshot]] = {
+    TierEvicted: _evicted,
+    TierTouched: _touched,
+    TierStoreBegun: _store_begun,
+    TierStoreFinished: _store_finished,
+    TierStoreFailed: _store_given_up,
+    TierStoreAborted: _store_given_up,
+    TierLoadBegun: _load_begun,
+    TierLoadFinished: _load_ended,
+    TierLoadFailed: _load_failed,
+    TierLoadAborted: _load_ended,
 }

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pagedviz.engine.events import Token
-from pagedviz.engine.tier_snapshot import TierSnapshot
+from pagedviz.engine.log.events.base import Token
+from pagedviz.engine.log.host_snapshot import TierSnapshot
 
 Row = tuple[int | None, ...]
 

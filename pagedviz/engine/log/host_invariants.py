@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from pagedviz.engine import tier_replay
-from pagedviz.engine.tier_events import TierEvent, TierEvicted, TierStoreFinished
-from pagedviz.engine.tier_snapshot import TierSnapshot
+from pagedviz.engine.log.events.transfers import TierEvent, TierEvicted, TierStoreFinished
+from pagedviz.engine.log.host_snapshot import TierSnapshot
+from pagedviz.engine.log.replay import host_tier
 
 TierInvariant = Callable[[TierSnapshot, TierEvent, TierSnapshot], Iterator[str]]
 
@@ -79,7 +79,7 @@ def finished_stores_are_hits(before: TierSnapshot, event: TierEvent, after: Tier
 
 def replay_agrees(before: TierSnapshot, event: TierEvent, after: TierSnapshot) -> Iterator[str]:
     """The event alone, applied to the tier before, gives the tier after: the log is complete."""
-    if tier_replay.apply(before, event) != after:
+    if host_tier.apply(before, event) != after:
         yield f"replaying {event.kind} gives another tier"
 
 

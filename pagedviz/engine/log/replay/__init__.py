@@ -1,0 +1,17 @@
+"""The event log alone rebuilds every state: `apply` is each event's meaning as a pure function of the snapshot."""
+
+import dataclasses
+
+from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.replay import blocks, drafts, requests, transfers, windows
+from pagedviz.engine.log.snapshot import Snapshot
+
+CHANGES = {
+    kind: change for family in (blocks, windows, drafts, requests, transfers) for kind, change in family.CHANGES.items()
+}
+
+
+def apply(before: Snapshot, event: Event) -> Snapshot:
+    """The state after `event`. `before` is left as it is."""
+    change = CHANGES.get(type(event))
+    return dataclasses.replace(before, **change(before, event)) if change else before
