@@ -5,7 +5,7 @@ A learner with that engine on the other screen sees the same numbers here.
 
 import pytest
 
-from pagedviz.engine.block_pool import BlockPool
+from pagedviz.engine.blocks.pool import BlockPool
 from pagedviz.engine.log.errors import BlockNotInUse
 from pagedviz.engine.policies.free_orders import Freed, head_of_queue
 from tests.engine_cases import Watched

@@ -35,7 +35,7 @@ def test_happenings_name_their_operation():
 def test_source_line_is_the_one_that_reported_the_event():
     for happening in play(CacheConfig(), Add("A", ("a", "b")), Fork("A", "B"), Append("B", ("c",)), Free("A")):
         source = happening.source
-        assert source.file in ("pagedviz/engine/block_manager.py", "pagedviz/engine/block_changes.py")
+        assert source.file in ("pagedviz/engine/block_manager.py", "pagedviz/engine/blocks/changes.py")
         line = (PROJECT / source.file).read_text().splitlines()[source.line - 1]
         assert f"self._report({happening.event.kind}(" in line
 

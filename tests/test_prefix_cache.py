@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pagedviz.engine import block_hash
+from pagedviz.engine.blocks import hashing
 from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.blocks import (
     BlockAllocated,
@@ -32,7 +32,7 @@ def short(*blocks, salt=None):
     """The hash of the last of these blocks of tokens, as events show it."""
     link = None
     for tokens in blocks:
-        link = block_hash.link(link, tokens, salt)
+        link = hashing.link(link, tokens, salt)
     return link.short
 
 
@@ -40,13 +40,13 @@ def short(*blocks, salt=None):
 
 
 def test_hash_is_the_same_in_another_process():
-    code = "from pagedviz.engine.block_hash import link; print(link(None, ['a', 7, '🙂'], 's').short)"
+    code = "from pagedviz.engine.blocks.hashing import link; print(link(None, ['a', 7, '🙂'], 's').short)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == short(["a", 7, "🙂"], salt="s")
 
 
 def test_hash_of_the_docstring():
-    assert block_hash.block_hash(b"", ("a", "b"), None).hex()[:8] == "b5364dbd"
+    assert hashing.block_hash(b"", ("a", "b"), None).hex()[:8] == "b5364dbd"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_hashes_of_different_content_differ(one, other):
 
 
 def test_equal_hash_of_other_tokens_is_no_hit(monkeypatch):
-    monkeypatch.setattr(block_hash, "block_hash", lambda parent, tokens, salt: b"the same for all")
+    monkeypatch.setattr(hashing, "block_hash", lambda parent, tokens, salt: b"the same for all")
     cache = caching()
     cache.add("A", "abcdefghi")
     assert cache.longest_prefix("abcdefghi") == [1, 2]

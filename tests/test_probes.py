@@ -8,7 +8,7 @@ import torch
 
 import kernels
 from pagedviz import probe
-from pagedviz.engine import block_hash
+from pagedviz.engine.blocks import hashing
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.probe import Probe
 from pagedviz.runtime.probes import block_sizes, flash_and_paged, lens
@@ -238,9 +238,9 @@ def test_unchained_hit_is_what_a_cache_with_a_hash_of_the_tokens_alone_computes(
     """With three layers, so that what the wrong block does to the tokens behind it is cached and attended to."""
     cache = {"num_layers": 3, "profile": profile, "prefix_caching": True}
     right, _, found = ask(UNCHAINED, *BEHIND_ANOTHER_PREFIX, **cache)
-    real = block_hash.block_hash
-    monkeypatch.setattr(block_hash, "block_hash", lambda parent, tokens, salt: real(b"", tokens, salt))
-    monkeypatch.setattr(block_hash, "same_content", lambda one, other: True)
+    real = hashing.block_hash
+    monkeypatch.setattr(hashing, "block_hash", lambda parent, tokens, salt: real(b"", tokens, salt))
+    monkeypatch.setattr(hashing, "same_content", lambda one, other: True)
     wrong = Played(*BEHIND_ANOTHER_PREFIX, cache=replace(CACHE, **cache))
     assert wrong.state.block_tables["D"][1] == wrong.state.block_tables["A"][1]
     given, own = wrong.runner.log.sequences["D"], right.log.sequences["D"]

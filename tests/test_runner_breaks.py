@@ -10,7 +10,7 @@ import torch
 
 import kernels
 from pagedviz.engine.block_manager import BlockManager
-from pagedviz.engine.block_pool import BlockPool
+from pagedviz.engine.blocks.pool import BlockPool
 from pagedviz.engine.log.events.blocks import BlockFreed, BlockReleased, BlockShared
 from pagedviz.engine.log.events.transfers import BlockSpilled
 from pagedviz.runtime.kv_cache import KVCache

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pagedviz.engine.block_changes import BlockChanges
+from pagedviz.engine.blocks.changes import BlockChanges
 from pagedviz.engine.policies.limits import Speculation
 from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.play import Player, planner

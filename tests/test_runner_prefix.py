@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import kernels
-from pagedviz.engine import block_hash
+from pagedviz.engine.blocks import hashing
+from pagedviz.engine.blocks.prefix_cache import PrefixCache
 from pagedviz.engine.log import invariants
-from pagedviz.engine.prefix_cache import PrefixCache
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.scenario.operations import Add, Append, Fork, Free, Generate, Reload, Spill
 from tests.runner_cases import TINY, Played, same_bits
@@ -105,8 +105,8 @@ def test_earlier_state_of_a_run_with_hits_can_be_had_again():
 
 def without_parent(monkeypatch):
     """Break the hash: [B, C] has the hash of the second block of [A, B, C] when blocks hold one token."""
-    real = block_hash.block_hash
-    monkeypatch.setattr(block_hash, "block_hash", lambda parent, tokens, salt: real(b"", tokens, salt))
+    real = hashing.block_hash
+    monkeypatch.setattr(hashing, "block_hash", lambda parent, tokens, salt: real(b"", tokens, salt))
 
 
 WRONG_PREFIX = (Add("A", tuple("ABCD")), Add("B", tuple("BCD")))
@@ -121,7 +121,7 @@ def test_broken_hash_alone_hits_nothing_for_the_tokens_are_looked_at(monkeypatch
 
 def test_hit_behind_another_prefix_turns_the_check_red(monkeypatch):
     without_parent(monkeypatch)
-    monkeypatch.setattr(block_hash, "same_content", lambda one, other: True)
+    monkeypatch.setattr(hashing, "same_content", lambda one, other: True)
     kind, check = Played(*WRONG_PREFIX, cache=replace(CACHING, block_size=1)).first_failure
     assert kind == "BlockHit"
     assert check.failed == ("B",)
@@ -131,7 +131,7 @@ def test_hit_behind_another_prefix_turns_the_check_red(monkeypatch):
 
 def test_hit_behind_another_prefix_is_found_by_the_numbers_alone(monkeypatch):
     without_parent(monkeypatch)
-    monkeypatch.setattr(block_hash, "same_content", lambda one, other: True)
+    monkeypatch.setattr(hashing, "same_content", lambda one, other: True)
     monkeypatch.setattr(invariants, "INVARIANTS", ())
     kind, check = Played(*WRONG_PREFIX, cache=replace(CACHING, block_size=1)).first_failure
     assert (kind, check.failed, check.broken) == ("BlockHit", ("B",), ())

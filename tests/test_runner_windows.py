@@ -7,7 +7,7 @@ import torch
 
 from pagedviz import probe
 from pagedviz.engine import block_manager
-from pagedviz.engine.prefix_cache import PrefixCache
+from pagedviz.engine.blocks.prefix_cache import PrefixCache
 from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.runtime import runner as runners
 from pagedviz.runtime.kv_cache import KVCache

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from pagedviz.engine import block_hash
+from pagedviz.engine.blocks import hashing
 from pagedviz.engine.policies.limits import Limits, Speculation
 from pagedviz.engine.policies.profiles import POLICIES, PROFILES
 from tests.request_cases import generated, next_token, value, values
@@ -335,7 +335,7 @@ class TieredMachine(ServerMachine):
         links = list(self.manager.host_links.values())
         if not links:
             return
-        chain = block_hash.chain(links[who % len(links)])
+        chain = hashing.chain(links[who % len(links)])
         prompt = [token for link in chain for token in link.tokens]
         if self.perform(lambda: self.manager.load([*prompt, "x"], chain[0].salt)) and when == "now":
             self.end_one(-1, how)
@@ -344,7 +344,7 @@ class TieredMachine(ServerMachine):
     def submit_what_the_host_has(self, who, num_tokens):
         links = list(self.manager.host_links.values())
         if links and len(self.scheduler.waiting) < 4:
-            chain = block_hash.chain(links[who % len(links)])
+            chain = hashing.chain(links[who % len(links)])
             prompt = [token for link in chain for token in link.tokens]
             name, salt = self.new_name(), chain[0].salt
             self.perform(lambda: self.scheduler.submit(name, [*prompt, "x"], num_tokens, salt=salt))

@@ -1,6 +1,6 @@
 """A host tier that is watched: each event it reports is checked against every invariant and the order of use."""
 
-from pagedviz.engine.host_tier import HostTier
+from pagedviz.engine.host_tier.tier import HostTier
 from pagedviz.engine.log import host_invariants
 from pagedviz.engine.log.events.transfers import TierEvent, TierEvicted
 

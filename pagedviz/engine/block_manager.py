@@ -8,16 +8,16 @@ from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as Tokens
 from typing import NamedTuple
 
-from pagedviz.engine import block_hash
-from pagedviz.engine.block_hash import Link
-from pagedviz.engine.host_copies import HostCopies
+from pagedviz.engine.blocks import hashing
+from pagedviz.engine.blocks.hashing import Link
+from pagedviz.engine.blocks.sequence import Sequence
+from pagedviz.engine.host_tier.copies import HostCopies
 from pagedviz.engine.log import errors, sentences
 from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.events.blocks import SequenceAdded, SequenceForked, SequenceFreed
 from pagedviz.engine.log.snapshot import CachedBlock, Snapshot
 from pagedviz.engine.policies.profiles import Profile
 from pagedviz.engine.policies.windows import Window, agreed_prefix, below_window, most_blocks
-from pagedviz.engine.sequence import Sequence
 
 
 class Need(NamedTuple):
@@ -343,7 +343,7 @@ class BlockManager(HostCopies):
         """What the first whole blocks of a prompt hold."""
         size, links = self.block_size, list[Link]()
         for start in range(0, num_blocks * size, size):
-            links.append(block_hash.link(links[-1] if links else None, tokens[start : start + size], salt))
+            links.append(hashing.link(links[-1] if links else None, tokens[start : start + size], salt))
         return links
 
     def reset_prefix_cache(self) -> None:

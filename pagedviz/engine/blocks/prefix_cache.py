@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence as Tokens
 
-from pagedviz.engine import block_hash
-from pagedviz.engine.block_hash import Link
+from pagedviz.engine.blocks import hashing
+from pagedviz.engine.blocks.hashing import Link
 from pagedviz.engine.log.events.base import Token
 
 
@@ -32,7 +32,7 @@ class PrefixCache:
         """
         size, parent, found = self.block_size, None, []
         for start in range(0, (len(tokens) - 1) // size * size, size):
-            block = self.find(block_hash.link(parent, tokens[start : start + size], salt))
+            block = self.find(hashing.link(parent, tokens[start : start + size], salt))
             if block is None:
                 break
             parent = self.links[block]
@@ -42,7 +42,7 @@ class PrefixCache:
     def find(self, link: Link, group: int = 0) -> int | None:
         """The first of a group's cached blocks that holds the same tokens behind the same prefix, or None."""
         for block in self._by_hash.get((link.block_hash, group), ()):
-            if block_hash.same_content(self.links[block], link):
+            if hashing.same_content(self.links[block], link):
                 return block
         return None
 

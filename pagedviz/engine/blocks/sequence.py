@@ -3,7 +3,7 @@
 import collections.abc
 from dataclasses import dataclass, field
 
-from pagedviz.engine.block_hash import Link
+from pagedviz.engine.blocks.hashing import Link
 from pagedviz.engine.log.events.base import Token
 
 

@@ -8,9 +8,11 @@ from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as Tokens
 from typing import Literal
 
-from pagedviz.engine import block_hash
-from pagedviz.engine.block_hash import Link
-from pagedviz.engine.block_pool import BlockPool
+from pagedviz.engine.blocks import hashing
+from pagedviz.engine.blocks.hashing import Link
+from pagedviz.engine.blocks.pool import BlockPool
+from pagedviz.engine.blocks.prefix_cache import PrefixCache
+from pagedviz.engine.blocks.sequence import Sequence
 from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.events.blocks import (
@@ -35,8 +37,6 @@ from pagedviz.engine.log.events.windows import BlockOutOfWindow, NullBlockTaken,
 from pagedviz.engine.policies.free_orders import Freed
 from pagedviz.engine.policies.profiles import Profile
 from pagedviz.engine.policies.windows import Window, first_seen
-from pagedviz.engine.prefix_cache import PrefixCache
-from pagedviz.engine.sequence import Sequence
 
 
 class BlockChanges:
@@ -270,7 +270,7 @@ class BlockChanges:
                 tokens += ahead[first : first + size - len(tokens)]
                 self.pending.update(self._on_device(seq, j, group) for group in range(len(self.windows)))
             parent = seq.links[-1] if seq.links else None
-            seq.links.append(block_hash.link(parent, tokens, seq.salt))
+            seq.links.append(hashing.link(parent, tokens, seq.salt))
             for group, skipped in enumerate(seq.num_skipped):
                 if j >= skipped:
                     self._cache_block(seq, j, group)

@@ -6,10 +6,10 @@ from collections.abc import Sequence as Tokens
 from itertools import islice
 from typing import Literal
 
-from pagedviz.engine import block_hash
-from pagedviz.engine.block_changes import BlockChanges
-from pagedviz.engine.block_hash import Link
-from pagedviz.engine.host_tier import HostTier
+from pagedviz.engine.blocks import hashing
+from pagedviz.engine.blocks.changes import BlockChanges
+from pagedviz.engine.blocks.hashing import Link
+from pagedviz.engine.host_tier.tier import HostTier
 from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.base import Token
 from pagedviz.engine.log.events.transfers import (
@@ -68,7 +68,7 @@ class TierChanges(BlockChanges):
         store = self.tier.begin_store(stored, kept)
         if links:
             # Who uses the deepest of them uses all that stands before it.
-            self.tier.touch([link.key for link in block_hash.chain(links[-1])])
+            self.tier.touch([link.key for link in hashing.chain(links[-1])])
         return store
 
     def _on_host(self, tokens: Tokens[Token], salt: str | None) -> tuple[list[int], list[Link]]:
@@ -77,9 +77,9 @@ class TierChanges(BlockChanges):
         hits, size = self.cache.longest_prefix(tokens, salt), self.block_size
         parent, found = self.cache.links[hits[-1]] if hits else None, list[Link]()
         for start in range(len(hits) * size, (len(tokens) - 1) // size * size, size):
-            link = block_hash.link(parent, tokens[start : start + size], salt)
+            link = hashing.link(parent, tokens[start : start + size], salt)
             held = self.host_links.get(link.key)
-            if held is None or not self.tier.longest_run([link.key]) or not block_hash.same_content(held, link):
+            if held is None or not self.tier.longest_run([link.key]) or not hashing.same_content(held, link):
                 break
             parent = held
             found.append(held)

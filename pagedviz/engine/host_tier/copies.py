@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence as Tokens
 
+from pagedviz.engine.host_tier.beside_cache import How, TierChanges
 from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.base import Token
 from pagedviz.engine.log.host_snapshot import Transfer
-from pagedviz.engine.tier_changes import How, TierChanges
 
 
 class HostCopies(TierChanges):

@@ -1,0 +1,1 @@
+"""Copies of cached blocks on the host, and what they mean beside the cache."""
