@@ -3,7 +3,7 @@ from typing import Any
 
 from pagedviz.engine.log.events.blocks import BlockHit
 from pagedviz.engine.policies.orders import longest_prefix_first
-from pagedviz.engine.serving import one_by_one
+from pagedviz.engine.requests.serving import one_by_one
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Orders, Radix
 from pagedviz.scenario.settings import CacheConfig

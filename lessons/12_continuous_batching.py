@@ -4,7 +4,7 @@ from typing import Any
 
 from pagedviz.engine.log.events.requests import RequestAdmitted, RequestWaits
 from pagedviz.engine.policies.limits import Limits
-from pagedviz.engine.timetable import idle_seats, timetable
+from pagedviz.engine.requests.timetable import idle_seats, timetable
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Timetable, Way
 from pagedviz.scenario.settings import CacheConfig

@@ -4,7 +4,7 @@ from typing import Any
 from pagedviz.engine.log.events.base import Write
 from pagedviz.engine.log.events.blocks import Written
 from pagedviz.engine.policies.limits import Limits
-from pagedviz.engine.timetable import Row, timetable, waits
+from pagedviz.engine.requests.timetable import Row, timetable, waits
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Chunks, Timetable, Way
 from pagedviz.scenario.settings import CacheConfig

@@ -5,7 +5,7 @@ from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.events.drafts import DraftsVerified, TokensDrafted
 from pagedviz.engine.log.events.requests import TokensSampled
 from pagedviz.engine.policies.limits import Speculation
-from pagedviz.engine.timetable import timetable
+from pagedviz.engine.requests.timetable import timetable
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.scenario.settings import CacheConfig
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pagedviz.engine.beams import Candidates
 from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.snapshot import Snapshot
+from pagedviz.engine.requests.beams import Candidates
 from pagedviz.model import drafter, sampling
 from pagedviz.model.dense_model import dense_model
 from pagedviz.play import Happening, planner

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagedviz.engine.beams import Candidates
 from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.host_tier.beside_cache import How
 from pagedviz.engine.log import invariants
@@ -17,7 +16,8 @@ from pagedviz.engine.log.errors import CacheError, NoDrafts, NotConfident, Owned
 from pagedviz.engine.log.events.base import Event, OperationRefused, Token
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.policies.profiles import PROFILES, Profile, policy
-from pagedviz.engine.scheduler import Scheduler
+from pagedviz.engine.requests.beams import Candidates
+from pagedviz.engine.requests.scheduler import Scheduler
 from pagedviz.model.decoding import Logits, Speaker, confident
 from pagedviz.model.dense_model import Array, dense_model
 from pagedviz.scenario.operations import (

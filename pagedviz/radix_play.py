@@ -1,9 +1,9 @@
 """Plays a scenario's operations on the radix tree instead of the block manager."""
 
 from pagedviz.engine.policies.profiles import PROFILES
-from pagedviz.engine.radix_events import RadixEvent
-from pagedviz.engine.radix_manager import RadixManager
-from pagedviz.engine.radix_tree import RadixTree
+from pagedviz.engine.radix.events import RadixEvent
+from pagedviz.engine.radix.manager import RadixManager
+from pagedviz.engine.radix.tree import RadixTree
 from pagedviz.scenario.json_values import ScenarioError
 from pagedviz.scenario.operations import Add, Append, Free, Op
 from pagedviz.scenario.settings import CacheConfig

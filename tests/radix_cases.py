@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from pagedviz.engine import radix_invariants
 from pagedviz.engine.log.errors import CacheError
-from pagedviz.engine.radix_events import RadixEvent, RadixEvicted
-from pagedviz.engine.radix_policies import EvictionPolicy, lru
-from pagedviz.engine.radix_snapshot import ROOT, RadixSnapshot
-from pagedviz.engine.radix_tree import RadixTree
+from pagedviz.engine.radix import invariants
+from pagedviz.engine.radix.events import RadixEvent, RadixEvicted
+from pagedviz.engine.radix.eviction import EvictionPolicy, lru
+from pagedviz.engine.radix.snapshot import ROOT, RadixSnapshot
+from pagedviz.engine.radix.tree import RadixTree
 
 
 def free_leaves(state: RadixSnapshot) -> list[int]:
@@ -27,7 +27,7 @@ class WatchedTree(RadixTree):
 
     def _watch(self, event: RadixEvent) -> None:
         after = self.snapshot()
-        assert radix_invariants.broken(self._before, event, after) == []
+        assert invariants.broken(self._before, event, after) == []
         if isinstance(event, RadixEvicted):
             runs = self._before.nodes
             assert self.policy(runs[event.node]) == min(self.policy(runs[n]) for n in free_leaves(self._before))

@@ -9,7 +9,7 @@ from pagedviz.engine.log import invariants
 from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.policies.limits import Limits, Speculation
 from pagedviz.engine.policies.profiles import PROFILES, policy
-from pagedviz.engine.scheduler import Scheduler
+from pagedviz.engine.requests.scheduler import Scheduler
 
 NO_DRAFTS = Speculation()
 WIDE = Limits(max_num_batched_tokens=1_000)

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from pagedviz.engine import beams
 from pagedviz.engine.log.errors import DuplicateSequence, ForkUnsupported, NeverFits, OverBudget, TooWide
 from pagedviz.engine.policies.limits import Limits
+from pagedviz.engine.requests import beams
 from tests.request_cases import WatchedScheduler, values
 
 PROMPT = list("abcdef")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pagedviz import lesson
-from pagedviz.engine.timetable import timetable
+from pagedviz.engine.requests.timetable import timetable
 from pagedviz.play import planner
 from pagedviz.runtime import probes
 from pagedviz.runtime.recording import Moment

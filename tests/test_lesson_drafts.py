@@ -11,7 +11,7 @@ from pagedviz.engine.log.events.blocks import BlockFreed
 from pagedviz.engine.log.events.drafts import DraftsVerified
 from pagedviz.engine.log.events.requests import TokensSampled
 from pagedviz.engine.policies.limits import Speculation
-from pagedviz.engine.timetable import timetable
+from pagedviz.engine.requests.timetable import timetable
 from pagedviz.model import drafter, sampling
 from pagedviz.model.dense_model import DenseModel
 from pagedviz.play import planner

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from pagedviz.engine import radix_invariants
-from pagedviz.engine.radix_events import RadixEvicted, RadixMatched
-from pagedviz.engine.radix_snapshot import RadixSnapshot
+from pagedviz.engine.radix import invariants
+from pagedviz.engine.radix.events import RadixEvicted, RadixMatched
+from pagedviz.engine.radix.snapshot import RadixSnapshot
 from tests.radix_cases import WatchedTree
 
 NOTHING = RadixMatched(num_given=0, num_tokens=0, nodes=(), time=0)
@@ -49,15 +49,15 @@ def with_node(node: int, **changes: object) -> RadixSnapshot:
     ],
 )
 def test_broken_tree_is_named(broken, sentence):
-    assert sentence in radix_invariants.broken(broken, NOTHING, broken)
+    assert sentence in invariants.broken(broken, NOTHING, broken)
 
 
 def test_eviction_of_what_is_locked_or_has_children_is_named():
     before = state()
-    assert "free_leaves_go: node 3 was evicted under 1 locks" in radix_invariants.broken(
+    assert "free_leaves_go: node 3 was evicted under 1 locks" in invariants.broken(
         before, RadixEvicted(3, "lru", tuple("XY"), (1,)), before
     )
-    assert "free_leaves_go: node 2 was evicted above its children [1, 3]" in radix_invariants.broken(
+    assert "free_leaves_go: node 2 was evicted above its children [1, 3]" in invariants.broken(
         before, RadixEvicted(2, "lru", tuple("ab"), (4,)), before
     )
 
@@ -65,6 +65,4 @@ def test_eviction_of_what_is_locked_or_has_children_is_named():
 def test_change_that_no_event_told_is_named():
     told = RadixMatched(num_given=1, num_tokens=0, nodes=(0,), time=3)
     silent = with_node(1, hit_count=7)
-    assert radix_invariants.broken(state(), told, silent) == [
-        "replay_agrees: replaying RadixMatched gives another tree"
-    ]
+    assert invariants.broken(state(), told, silent) == ["replay_agrees: replaying RadixMatched gives another tree"]

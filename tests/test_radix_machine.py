@@ -7,10 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pagedviz.engine import radix_replay
 from pagedviz.engine.log.errors import NotLocked, PageOwned, TooFewEvictable, TooFewPages, UnknownNode
-from pagedviz.engine.radix_policies import fifo, lfu, lru
-from pagedviz.engine.radix_snapshot import ROOT, RadixSnapshot
+from pagedviz.engine.radix import replay
+from pagedviz.engine.radix.eviction import fifo, lfu, lru
+from pagedviz.engine.radix.snapshot import ROOT, RadixSnapshot
 from tests.radix_cases import WatchedTree, refused
 
 NUM_PAGES = 24
@@ -172,7 +172,7 @@ class RadixMachine(RuleBasedStateMachine):
     @invariant()
     def the_log_gives_the_tree(self):
         for event in self.tree.events[self.num_replayed :]:
-            self.replayed = radix_replay.apply(self.replayed, event)
+            self.replayed = replay.apply(self.replayed, event)
         self.num_replayed = len(self.tree.events)
         assert self.replayed == self.tree.snapshot()
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from pagedviz.engine.log import errors
-from pagedviz.engine.radix_manager import RadixManager
+from pagedviz.engine.radix.manager import RadixManager
 from pagedviz.lesson import Run
 from pagedviz.radix_play import RadixPlayer
 from pagedviz.scenario.json_values import ScenarioError

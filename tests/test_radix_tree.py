@@ -3,7 +3,7 @@
 import pytest
 
 from pagedviz.engine.log import errors
-from pagedviz.engine.radix_events import (
+from pagedviz.engine.radix.events import (
     RadixEvicted,
     RadixInserted,
     RadixLocked,
@@ -12,9 +12,9 @@ from pagedviz.engine.radix_events import (
     RadixSplit,
     RadixUnlocked,
 )
-from pagedviz.engine.radix_policies import fifo, lfu, lru
-from pagedviz.engine.radix_snapshot import ROOT
-from pagedviz.engine.radix_tree import RadixTree
+from pagedviz.engine.radix.eviction import fifo, lfu, lru
+from pagedviz.engine.radix.snapshot import ROOT
+from pagedviz.engine.radix.tree import RadixTree
 from tests.radix_cases import WatchedTree, refused
 
 

@@ -1,7 +1,7 @@
 """One by one: who is chosen, what is asked and when it is let go."""
 
 from pagedviz.engine.policies.orders import first_come, longest_prefix_first
-from pagedviz.engine.serving import one_by_one
+from pagedviz.engine.requests.serving import one_by_one
 
 PROMPTS = {"E": "xyz", "F": "abcd", "G": "abcdefg"}
 

@@ -8,7 +8,7 @@ import pytest
 from pagedviz.engine.log.events.blocks import Written
 from pagedviz.engine.policies.limits import Limits
 from pagedviz.engine.policies.profiles import POLICIES
-from pagedviz.engine.timetable import idle_seats, timetable, waits
+from pagedviz.engine.requests.timetable import idle_seats, timetable, waits
 from pagedviz.play import planner
 from pagedviz.probe import Chunks, Launch, Probe, Timetable, Way
 from pagedviz.runtime import probes

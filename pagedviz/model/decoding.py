@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pagedviz.engine.beams import Candidates
 from pagedviz.engine.log.events.base import Token
+from pagedviz.engine.requests.beams import Candidates
 from pagedviz.model import drafter, sampling
 from pagedviz.model.dense_model import Array
 from pagedviz.scenario.settings import CacheConfig

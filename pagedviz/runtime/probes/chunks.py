@@ -3,7 +3,7 @@
 from typing import Any
 
 from pagedviz import probe
-from pagedviz.engine.timetable import Row, waits
+from pagedviz.engine.requests.timetable import Row, waits
 from pagedviz.runtime.probes.newest import Refused
 from pagedviz.runtime.probes.timetable import Served, served, table
 from pagedviz.runtime.recording import Moment

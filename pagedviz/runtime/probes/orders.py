@@ -8,8 +8,8 @@ from pagedviz.engine.log.errors import CacheError
 from pagedviz.engine.log.events.base import OperationRefused
 from pagedviz.engine.log.events.blocks import BlockEvicted
 from pagedviz.engine.policies.orders import Order, first_come, longest_prefix_first
-from pagedviz.engine.radix_events import RadixEvicted
-from pagedviz.engine.serving import Prompts, one_by_one
+from pagedviz.engine.radix.events import RadixEvicted
+from pagedviz.engine.requests.serving import Prompts, one_by_one
 from pagedviz.runtime.probes.newest import Refused, whole_number
 from pagedviz.runtime.probes.radix import in_blocks, played
 from pagedviz.runtime.recording import Moment

@@ -7,8 +7,8 @@ from pagedviz import probe
 from pagedviz.engine.log.errors import CacheError
 from pagedviz.engine.log.events.blocks import BlockHit
 from pagedviz.engine.log.snapshot import Snapshot
-from pagedviz.engine.radix_manager import RadixManager
-from pagedviz.engine.radix_snapshot import ROOT, RadixSnapshot
+from pagedviz.engine.radix.manager import RadixManager
+from pagedviz.engine.radix.snapshot import ROOT, RadixSnapshot
 from pagedviz.lesson import Run
 from pagedviz.radix_play import RadixPlayer
 from pagedviz.runtime.probes.newest import Refused, whole_number

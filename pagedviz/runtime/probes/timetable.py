@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from pagedviz import probe
 from pagedviz.engine.log.events.base import Event, OperationRefused
 from pagedviz.engine.policies.profiles import POLICIES
-from pagedviz.engine.timetable import Row, idle_seats, timetable
+from pagedviz.engine.requests.timetable import Row, idle_seats, timetable
 from pagedviz.play import Player
 from pagedviz.probe import Way
 from pagedviz.runtime.probes.newest import Refused, whole_number

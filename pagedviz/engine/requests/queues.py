@@ -11,7 +11,7 @@ from pagedviz.engine.log.snapshot import RequestState, Snapshot
 from pagedviz.engine.policies.admission import can_ever
 from pagedviz.engine.policies.limits import Limits
 from pagedviz.engine.policies.windows import most_blocks
-from pagedviz.engine.request import Request
+from pagedviz.engine.requests.request import Request
 
 
 class RequestQueues:

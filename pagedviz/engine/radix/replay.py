@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pagedviz.engine import radix_events as events
-from pagedviz.engine.radix_snapshot import RadixNode, RadixSnapshot
+from pagedviz.engine.radix import events
+from pagedviz.engine.radix.snapshot import RadixNode, RadixSnapshot
 
 
 def apply(before: RadixSnapshot, event: events.RadixEvent) -> RadixSnapshot:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.base import Token
-from pagedviz.engine.radix_events import (
+from pagedviz.engine.radix.events import (
     RadixEvent,
     RadixEvicted,
     RadixInserted,
@@ -26,8 +26,8 @@ from pagedviz.engine.radix_events import (
     RadixSplit,
     RadixUnlocked,
 )
-from pagedviz.engine.radix_policies import EvictionPolicy, lru
-from pagedviz.engine.radix_snapshot import ROOT, RadixNode, RadixSnapshot
+from pagedviz.engine.radix.eviction import EvictionPolicy, lru
+from pagedviz.engine.radix.snapshot import ROOT, RadixNode, RadixSnapshot
 
 Edge = tuple[str | None, tuple[Token, ...]]
 

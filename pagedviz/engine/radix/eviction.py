@@ -5,7 +5,7 @@ While a node is in the tree its value never falls; the tree's queue of leaves re
 
 from collections.abc import Callable
 
-from pagedviz.engine.radix_snapshot import RadixNode
+from pagedviz.engine.radix.snapshot import RadixNode
 
 EvictionPolicy = Callable[[RadixNode], tuple[int, ...]]
 

@@ -6,7 +6,6 @@ manager, and reports one event a change as that does.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from pagedviz.engine import beams
 from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.log import errors, sentences
 from pagedviz.engine.log.events.base import Event, Token
@@ -25,8 +24,9 @@ from pagedviz.engine.log.events.requests import (
 from pagedviz.engine.policies.admission import Asked
 from pagedviz.engine.policies.limits import Limits, Speculation
 from pagedviz.engine.policies.orders import Waiting
-from pagedviz.engine.queues import RequestQueues
-from pagedviz.engine.request import Request
+from pagedviz.engine.requests import beams
+from pagedviz.engine.requests.queues import RequestQueues
+from pagedviz.engine.requests.request import Request
 
 ON_ITS_WAY = "some of its prompt is on its way from the host"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.base import Token
-from pagedviz.engine.radix_tree import RadixTree
+from pagedviz.engine.radix.tree import RadixTree
 
 
 @dataclass

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from pagedviz.engine import radix_replay
-from pagedviz.engine.radix_events import RadixEvent, RadixEvicted
-from pagedviz.engine.radix_snapshot import ROOT, RadixSnapshot
+from pagedviz.engine.radix import replay
+from pagedviz.engine.radix.events import RadixEvent, RadixEvicted
+from pagedviz.engine.radix.snapshot import ROOT, RadixSnapshot
 
 RadixInvariant = Callable[[RadixSnapshot, RadixEvent, RadixSnapshot], Iterator[str]]
 
@@ -78,7 +78,7 @@ def free_leaves_go(before: RadixSnapshot, event: RadixEvent, after: RadixSnapsho
 
 def replay_agrees(before: RadixSnapshot, event: RadixEvent, after: RadixSnapshot) -> Iterator[str]:
     """The event alone, applied to the tree before, gives the tree after: the log is complete."""
-    if radix_replay.apply(before, event) != after:
+    if replay.apply(before, event) != after:
         yield f"replaying {event.kind} gives another tree"
 
 
