@@ -2,7 +2,7 @@
 
 from pagedviz import measurements
 from pagedviz.measurements import Measurements, Row
-from pagedviz.play import PROJECT
+from pagedviz.run.play import PROJECT
 
 README = PROJECT / "README.md"
 BEGIN, END = "<!-- python -m benchmarks.readme writes from here -->", "<!-- to here -->"

@@ -13,8 +13,8 @@ from importlib.metadata import version
 
 import kernels
 from pagedviz import lesson
+from pagedviz.run.trace import Check
 from pagedviz.runtime.runner import Runner
-from pagedviz.trace import Check
 
 
 def play(taught: lesson.Lesson) -> list[Check]:

@@ -13,10 +13,10 @@ import os
 import sys
 from pathlib import Path
 
-from pagedviz import trace
+from pagedviz.run import trace
+from pagedviz.run.trace import Step
 from pagedviz.scenario import scenario
 from pagedviz.scenario.json_values import ScenarioError
-from pagedviz.trace import Step
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -21,8 +21,8 @@ from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.requests.beams import Candidates
 from pagedviz.model import drafter, sampling
 from pagedviz.model.dense_model import dense_model
-from pagedviz.play import Happening, planner
 from pagedviz.probe import Answer, Probe
+from pagedviz.run.play import Happening, planner
 from pagedviz.scenario import scenario
 from pagedviz.scenario.json_values import tokens_from_text
 from pagedviz.scenario.operations import (

@@ -4,15 +4,16 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-from pagedviz import formula, source
+from pagedviz import formula
 from pagedviz.engine.log.history import History
 from pagedviz.engine.log.snapshot import Snapshot
-from pagedviz.metrics import Memory, memory
 from pagedviz.model.sampling import TooClose
-from pagedviz.play import planner
+from pagedviz.run import source
+from pagedviz.run.memory import Memory, memory
+from pagedviz.run.play import planner
+from pagedviz.run.trace import Check, Step
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.scenario.scenario import Scenario
-from pagedviz.trace import Check, Step
 
 CLOSE = 1e-4  # of scores: rounding moves them less
 

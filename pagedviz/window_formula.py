@@ -4,7 +4,7 @@ from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.log.events.windows import BlockOutOfWindow, NullBlockTaken, PrefixSkipped
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.policies.windows import first_seen, window_and_two_blocks
-from pagedviz.play import profile
+from pagedviz.scenario.choices import profile_of
 from pagedviz.scenario.settings import CacheConfig
 
 
@@ -48,7 +48,7 @@ def group(cache: CacheConfig, event: Event) -> list[str]:
 def _let_go(cache: CacheConfig, computed: int, window: int | None, seen: int) -> list[str]:
     """How many leading blocks go, by the profile's rule."""
     assert window is not None
-    if profile(cache).window_release is not window_and_two_blocks:
+    if profile_of(cache).window_release is not window_and_two_blocks:
         return _below(cache, computed, window, seen)
     size = cache.block_size
     full, kept = computed // size, window // size + 2

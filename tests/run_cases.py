@@ -1,7 +1,7 @@
 """Runs in which every event happens, for the tests of whatever has a word for each: traces, formulas, the history."""
 
 from pagedviz.engine.policies.limits import Limits, Speculation
-from pagedviz.play import planner
+from pagedviz.run.play import planner
 from pagedviz.scenario.operations import (
     Abort,
     Add,

@@ -8,12 +8,12 @@ from torch import Tensor
 
 import kernels
 from pagedviz.engine.log.events.base import Token
-from pagedviz.play import Happening
+from pagedviz.run.play import Happening
+from pagedviz.run.trace import Check
 from pagedviz.runtime import decode_graph
 from pagedviz.runtime.runner import Runner
 from pagedviz.scenario.operations import Add, Append, Op
 from pagedviz.scenario.settings import CacheConfig
-from pagedviz.trace import Check
 
 TINY = CacheConfig(num_blocks=8, block_size=2, host_blocks=4, head_dim=4, scatter=True)
 

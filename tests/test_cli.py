@@ -8,12 +8,12 @@ import sys
 import pytest
 
 import kernels
-from pagedviz import trace
 from pagedviz.__main__ import main
 from pagedviz.engine.log.events.base import Event
-from pagedviz.play import PROJECT, planner
+from pagedviz.run import trace
+from pagedviz.run.play import PROJECT, planner
+from pagedviz.run.trace import Check, Step
 from pagedviz.scenario import scenario
-from pagedviz.trace import Check, Step
 from tests.engine_cases import EXAMPLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN where a check fails

@@ -10,7 +10,7 @@ from pagedviz.figures.attention_weights import attention_weights
 from pagedviz.figures.counts_by_block_size import counts_by_block_size
 from pagedviz.figures.error_by_step import FLOOR, error_by_step
 from pagedviz.figures.memory_by_step import memory_by_step
-from pagedviz.metrics import Memory
+from pagedviz.run.memory import Memory
 from tests.test_trace import GOOD
 
 

@@ -11,7 +11,7 @@ from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.log.events.blocks import TokensWritten
 from pagedviz.engine.log.events.requests import BeamsChosen, RequestForked, TokensSampled
 from pagedviz.engine.log.snapshot import RequestState
-from pagedviz.play import planner
+from pagedviz.run.play import planner
 from pagedviz.scenario.settings import CacheConfig
 from tests.run_cases import PROMPT, RUNS, SERVING, happenings
 

@@ -4,7 +4,7 @@ import pytest
 
 from pagedviz.engine.log import history
 from pagedviz.engine.log.history import History
-from pagedviz.play import planner
+from pagedviz.run.play import planner
 from tests.run_cases import RUN
 
 

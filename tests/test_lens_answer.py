@@ -10,7 +10,7 @@ import torch
 import kernels
 from kernels import launch
 from pagedviz import probe
-from pagedviz.play import PROJECT
+from pagedviz.run.play import PROJECT
 from pagedviz.runtime.kv_log import TOLERANCE
 from pagedviz.runtime.probes import lens
 from pagedviz.runtime.probes.newest import Newest

@@ -6,7 +6,7 @@ import pytest
 
 from pagedviz import lesson
 from pagedviz.engine.requests.timetable import idle_seats, timetable
-from pagedviz.play import planner
+from pagedviz.run.play import planner
 from pagedviz.runtime import probes
 from pagedviz.runtime.recording import Moment
 from pagedviz.scenario.operations import EngineSteps

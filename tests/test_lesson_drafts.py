@@ -14,7 +14,7 @@ from pagedviz.engine.policies.limits import Speculation
 from pagedviz.engine.requests.timetable import timetable
 from pagedviz.model import drafter, sampling
 from pagedviz.model.dense_model import DenseModel
-from pagedviz.play import planner
+from pagedviz.run.play import planner
 from pagedviz.scenario.operations import EngineSteps, Submit
 
 SEEDS = range(24)

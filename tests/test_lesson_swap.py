@@ -14,8 +14,8 @@ from pagedviz.engine.log.events.requests import (
     RequestWaits,
 )
 from pagedviz.engine.log.events.transfers import BlockReloaded, BlockSpilled
-from pagedviz.play import Player
 from pagedviz.probe import SwapOrRecompute, WaysBack
+from pagedviz.run.play import Player
 from pagedviz.runtime import probes
 from pagedviz.runtime.recording import Moment
 from pagedviz.scenario.operations import Submit

@@ -10,8 +10,8 @@ from pagedviz import lesson
 from pagedviz.engine.log.events.blocks import BlockEvicted, BlockHit, TokenWritten
 from pagedviz.engine.log.events.windows import BlockOutOfWindow, PrefixSkipped
 from pagedviz.lesson import Run
-from pagedviz.play import planner
 from pagedviz.probe import Launch, Lens
+from pagedviz.run.play import planner
 from tests.test_lessons import on_the_kernels
 
 NAME = "15_sliding_window_and_groups"

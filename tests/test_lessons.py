@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from pagedviz import lesson
-from pagedviz.play import planner
+from pagedviz.run.play import planner
 from pagedviz.runtime.runner import Runner
 from pagedviz.scenario import scenario
 

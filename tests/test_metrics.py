@@ -1,6 +1,6 @@
 """The numbers of a state: slots on the device, blocks on the host."""
 
-from pagedviz.metrics import Memory, memory
+from pagedviz.run.memory import Memory, memory
 from tests.engine_cases import Watched
 
 

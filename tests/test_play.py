@@ -9,8 +9,10 @@ from pagedviz.engine import block_manager
 from pagedviz.engine.log import errors
 from pagedviz.model.sampling import TooClose
 from pagedviz.model.vocabulary import VOCABULARY
-from pagedviz.play import PROJECT, Player, free_queue, planner
+from pagedviz.run.play import Player, planner
+from pagedviz.run.source import PROJECT
 from pagedviz.scenario import scenario
+from pagedviz.scenario.choices import free_queue_of
 from pagedviz.scenario.operations import Add, Append, Draft, EngineSteps, Fork, Free, Generate, Submit
 from pagedviz.scenario.settings import CacheConfig
 from tests.model_cases import scores_of
@@ -87,15 +89,15 @@ def test_generate_is_all_or_nothing():
 
 def test_scatter_shuffles_the_free_queue_once_by_the_seed():
     cache = CacheConfig(num_blocks=12, scatter=True)
-    assert free_queue(cache, 0) == [1, 9, 8, 5, 10, 2, 3, 7, 4, 0, 11, 6]
-    assert free_queue(cache, 0) == free_queue(cache, 0) != free_queue(cache, 1)
-    assert sorted(free_queue(cache, 1)) == list(range(12))
-    assert free_queue(replace(cache, scatter=False), 1) == list(range(12))
+    assert free_queue_of(cache, 0) == [1, 9, 8, 5, 10, 2, 3, 7, 4, 0, 11, 6]
+    assert free_queue_of(cache, 0) == free_queue_of(cache, 0) != free_queue_of(cache, 1)
+    assert sorted(free_queue_of(cache, 1)) == list(range(12))
+    assert free_queue_of(replace(cache, scatter=False), 1) == list(range(12))
 
 
 @pytest.mark.parametrize("scatter", [False, True])
 def test_scatter_leaves_the_null_block_out(scatter):
-    assert sorted(free_queue(CacheConfig(num_blocks=5, profile="vllm-v1", scatter=scatter), 0)) == [1, 2, 3, 4]
+    assert sorted(free_queue_of(CacheConfig(num_blocks=5, profile="vllm-v1", scatter=scatter), 0)) == [1, 2, 3, 4]
 
 
 def test_steps_stamp_sequences_with_their_operation():

@@ -7,7 +7,7 @@ import pytest
 from pagedviz.engine.log import errors
 from pagedviz.engine.radix.manager import RadixManager
 from pagedviz.lesson import Run
-from pagedviz.radix_play import RadixPlayer
+from pagedviz.run.radix_play import RadixPlayer
 from pagedviz.scenario.json_values import ScenarioError
 from pagedviz.scenario.operations import Add, Append, Fork, Free
 from pagedviz.scenario.settings import CacheConfig

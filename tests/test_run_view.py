@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from pagedviz import run_view
 from pagedviz.engine.log import history
-from pagedviz.metrics import memory
-from pagedviz.play import Player, planner
+from pagedviz.run.memory import memory
+from pagedviz.run.play import Player, planner
+from pagedviz.run.trace import Step
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.scenario.operations import Add, Append, Generate
 from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import CacheConfig
-from pagedviz.trace import Step
 from tests.model_cases import scores_of
 from tests.run_cases import RUN
 from tests.test_trace import GOOD

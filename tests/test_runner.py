@@ -9,7 +9,7 @@ import torch
 import kernels
 from pagedviz.engine.log.invariants import INVARIANTS
 from pagedviz.model.vocabulary import VOCABULARY
-from pagedviz.play import planner
+from pagedviz.run.play import planner
 from pagedviz.run_view import CLOSE
 from pagedviz.runtime import decode_graph
 from pagedviz.runtime.probes.lens import MAX_BLOCKS

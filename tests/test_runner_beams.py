@@ -7,7 +7,7 @@ import pytest
 
 from pagedviz.model import sampling
 from pagedviz.model.vocabulary import VOCABULARY
-from pagedviz.play import planner
+from pagedviz.run.play import planner
 from pagedviz.scenario.operations import EngineSteps, Submit
 from tests.model_cases import dense
 from tests.runner_cases import TINY, Played

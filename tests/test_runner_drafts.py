@@ -7,7 +7,7 @@ import pytest
 from pagedviz.engine.blocks.changes import BlockChanges
 from pagedviz.engine.policies.limits import Speculation
 from pagedviz.model.vocabulary import VOCABULARY
-from pagedviz.play import Player, planner
+from pagedviz.run.play import Player, planner
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import KVLog
 from pagedviz.scenario.operations import Add, Append, Draft, EngineSteps, Free, Generate, Submit, Verify

@@ -1,7 +1,8 @@
 """The excerpt of our source that is shown beside a step."""
 
-from pagedviz import source
-from pagedviz.play import PROJECT, SourceLine, planner
+from pagedviz.run import source
+from pagedviz.run.play import planner
+from pagedviz.run.source import PROJECT, SourceLine
 from tests.run_cases import RUN
 
 

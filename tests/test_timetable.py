@@ -9,8 +9,8 @@ from pagedviz.engine.log.events.blocks import Written
 from pagedviz.engine.policies.limits import Limits
 from pagedviz.engine.policies.profiles import POLICIES
 from pagedviz.engine.requests.timetable import idle_seats, timetable, waits
-from pagedviz.play import planner
 from pagedviz.probe import Chunks, Launch, Probe, Timetable, Way
+from pagedviz.run.play import planner
 from pagedviz.runtime import probes
 from pagedviz.runtime.probes.timetable import KINDS
 from pagedviz.runtime.recording import Moment

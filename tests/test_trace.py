@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from pagedviz import trace
 from pagedviz.engine.log.events.base import Event
+from pagedviz.run import trace
+from pagedviz.run.trace import Check, Step
 from pagedviz.scenario.json_values import ScenarioError
-from pagedviz.trace import Check, Step
 from tests.run_cases import RUN, RUNS, happenings
 
 GOOD = Check(

@@ -7,12 +7,12 @@ import pytest
 
 pytest.importorskip("streamlit", reason="streamlit is not installed")
 
-from pagedviz import trace
+from pagedviz.run import trace
+from pagedviz.run.trace import Claims, Step
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.scenario.operations import Add, Append
 from pagedviz.scenario.scenario import Scenario
-from pagedviz.trace import Claims, Step
 from pagedviz.ui import sequences_page
 from pagedviz.ui.sequences_page import compared
 from tests.runner_cases import TINY, Played

@@ -14,13 +14,13 @@ from functools import cache
 
 import pytest
 
-from pagedviz.play import PROJECT
+from pagedviz.run.play import PROJECT
+from pagedviz.run.trace import Check, Step
 from pagedviz.runtime.client import MAX_CRASHES, MAX_CRASHES_IN_ALL, WORKER, ComputeClient
 from pagedviz.runtime.worker import Run
 from pagedviz.scenario.operations import Add, Append, Fork, Free, Generate, Op, Reload, Spill
 from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import CacheConfig
-from pagedviz.trace import Check, Step
 from tests.runner_cases import TINY, Played, one_by_one
 
 LONG = one_by_one("A", ["w"] * 14)  # many steps

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from pagedviz.figures.style import BAD, GOOD, REFERENCE, laid_out, mark_step
-from pagedviz.trace import Check
+from pagedviz.run.trace import Check
 
 FLOOR = 1e-9  # an error of exactly 0 has no logarithm: it stands here
 

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from pagedviz.figures.style import FILLED, FREE, UNFILLED, laid_out, mark_step
-from pagedviz.metrics import Memory
+from pagedviz.run.memory import Memory
 
 
 def memory_by_step(memory: Sequence[Memory], step: int) -> go.Figure:

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pagedviz.play import PROJECT
 from pagedviz.probe import Answer, Probe
+from pagedviz.run.source import PROJECT
+from pagedviz.run.trace import Check, Step
 from pagedviz.scenario.scenario import Scenario
-from pagedviz.trace import Check, Step
 
 WORKER = (sys.executable, "-m", "pagedviz.runtime.worker")
 MAX_CRASHES = 3  # a run that ended the process this often is not tried again; nor is a process that does not start

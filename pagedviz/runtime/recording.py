@@ -10,7 +10,7 @@ from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.log.events.blocks import Written
 from pagedviz.engine.log.history import KEY_FRAME, History
 from pagedviz.engine.log.snapshot import Snapshot
-from pagedviz.play import Happening
+from pagedviz.run.play import Happening
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import LoggedSequence
 from pagedviz.runtime.launch_input import slots_of

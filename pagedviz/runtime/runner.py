@@ -16,8 +16,9 @@ from pagedviz.engine.log.events.base import Event, Write
 from pagedviz.engine.log.events.blocks import Written
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.model.dense_model import Array
-from pagedviz.play import Happening, Player
 from pagedviz.probe import Probe
+from pagedviz.run.play import Happening, Player
+from pagedviz.run.trace import Check
 from pagedviz.runtime import probes
 from pagedviz.runtime.decode_graph import DecodeGraphs
 from pagedviz.runtime.dense_rows import dense_rows
@@ -31,7 +32,6 @@ from pagedviz.runtime.toy_model import ToyModel
 from pagedviz.scenario.operations import Op
 from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import CacheConfig
-from pagedviz.trace import Check
 
 FULL_SWEEP_BLOCKS = 64  # up to so many blocks or chunks, every unowned slot is looked at after every event
 TILE_ELEMENTS = 4096  # of K a tile holds at most, 16 KiB: a larger block takes several turns of the kernel's loop

@@ -29,11 +29,11 @@ import torch
 
 import kernels
 from pagedviz.probe import Probe
+from pagedviz.run.trace import Step
 from pagedviz.runtime.runner import Runner
 from pagedviz.scenario import scenario
 from pagedviz.scenario.operations import Op
 from pagedviz.scenario.settings import CacheConfig, cache_from_json
-from pagedviz.trace import Step
 
 Reply = Callable[[dict[str, Any]], None]
 

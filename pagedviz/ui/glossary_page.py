@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pagedviz.play import PROJECT
+from pagedviz.run.source import PROJECT
 
 
 def show() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import streamlit as st
 
-from pagedviz import play
 from pagedviz.engine.log.host_snapshot import Transfer
 from pagedviz.engine.log.snapshot import Snapshot
+from pagedviz.scenario.choices import profile_of
 from pagedviz.scenario.json_values import MAX_NAME_CHARACTERS, MAX_TOKENS, tokens_from_text
 from pagedviz.scenario.operations import (
     MAX_BRANCHES,
@@ -141,7 +141,7 @@ def _draft(own: OwnRun, chosen: str, state: Snapshot) -> None:
 
 def _serve(own: OwnRun, unfinished: tuple[str, ...]) -> None:
     """Requests, which the scheduler serves step by step."""
-    able = play.profile(own.scenario.cache).fork
+    able = profile_of(own.scenario.cache).fork
     fields = ("prompt", "tokens", "priority", "salt", *(("samples", "beams") if able else ()))
 
     def submit() -> None:

@@ -8,15 +8,15 @@ from typing import Any
 
 import streamlit as st
 
-from pagedviz import trace
 from pagedviz.engine.log.snapshot import Snapshot
-from pagedviz.play import planner
+from pagedviz.run import trace
+from pagedviz.run.play import planner
+from pagedviz.run.trace import Claims
 from pagedviz.scenario import scenario as scenarios
 from pagedviz.scenario.json_values import ScenarioError
 from pagedviz.scenario.operations import Add, Op
 from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import CacheConfig, cache_from_json
-from pagedviz.trace import Claims
 from pagedviz.ui import address
 
 START = Scenario(

@@ -6,12 +6,12 @@ from typing import Any
 
 import streamlit as st
 
-from pagedviz import trace
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.figures.attention_weights import attention_weights
 from pagedviz.figures.error_by_step import error_by_step
 from pagedviz.figures.memory_by_step import memory_by_step
 from pagedviz.probe import Lens
+from pagedviz.run import trace
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.ui import compute

@@ -6,14 +6,14 @@ from typing import Any
 
 import streamlit as st
 
-from pagedviz import trace
 from pagedviz.engine.log.snapshot import Snapshot
+from pagedviz.run import trace
+from pagedviz.run.trace import Check, Claims
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.scenario import json_values
 from pagedviz.scenario import scenario as scenarios
 from pagedviz.scenario.settings import MAX_CACHE_BYTES
-from pagedviz.trace import Check, Claims
 from pagedviz.ui import address, cache_form, compute, own_controls, run_panel
 from pagedviz.ui.address import plain
 from pagedviz.ui.own_run import OwnRun, own_run

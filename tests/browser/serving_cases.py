@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pagedviz.play import Happening, Player, planner
+from pagedviz.run.play import Happening, Player, planner
 from pagedviz.scenario.scenario import Scenario, from_json
 
 Data = dict[str, Any]

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pagedviz import lesson
+from pagedviz.run.trace import VERSION
 from pagedviz.scenario.operations import Add, Append, Draft, Generate, Verify
 from pagedviz.scenario.scenario import Scenario, parse
 from pagedviz.scenario.settings import CacheConfig
-from pagedviz.trace import VERSION
 from pagedviz.ui import address
 from pagedviz.ui.own_run import dry_run
 

@@ -9,7 +9,7 @@ from pagedviz.engine.log.events.base import OperationRefused
 from pagedviz.engine.log.events.blocks import BlockCopied
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.policies.profiles import PROFILES
-from pagedviz.metrics import memory
+from pagedviz.run.memory import memory
 from pagedviz.runtime import runner as runners
 from pagedviz.runtime.kv_log import TOLERANCE
 from pagedviz.runtime.probes.newest import Refused, whole_number

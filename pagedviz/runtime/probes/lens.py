@@ -10,8 +10,9 @@ from torch import Tensor
 
 import kernels
 from kernels import launch
-from pagedviz import probe, source
-from pagedviz.play import PROJECT, SourceLine
+from pagedviz import probe
+from pagedviz.run import source
+from pagedviz.run.source import PROJECT, SourceLine
 from pagedviz.runtime.kv_log import TOLERANCE
 from pagedviz.runtime.probes.newest import Newest, Refused, newest, whole_number
 from pagedviz.runtime.recording import Moment

@@ -10,7 +10,7 @@ from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.radix.manager import RadixManager
 from pagedviz.engine.radix.snapshot import ROOT, RadixSnapshot
 from pagedviz.lesson import Run
-from pagedviz.radix_play import RadixPlayer
+from pagedviz.run.radix_play import RadixPlayer
 from pagedviz.runtime.probes.newest import Refused, whole_number
 from pagedviz.runtime.recording import Moment
 from pagedviz.scenario.json_values import ScenarioError

@@ -13,7 +13,7 @@ from pagedviz.engine.log.events.base import Event, OperationRefused
 from pagedviz.engine.log.events.blocks import BlockHit, Written
 from pagedviz.engine.log.events.requests import RequestPreempted, RequestSwappedIn
 from pagedviz.engine.log.events.transfers import BlockReloaded, BlockSpilled
-from pagedviz.play import Player
+from pagedviz.run.play import Player
 from pagedviz.runtime import swaps
 from pagedviz.runtime.probes import block_sizes
 from pagedviz.runtime.probes.newest import Refused, whole_number

@@ -8,8 +8,8 @@ from pagedviz import probe
 from pagedviz.engine.log.events.base import Event, OperationRefused
 from pagedviz.engine.policies.profiles import POLICIES
 from pagedviz.engine.requests.timetable import Row, idle_seats, timetable
-from pagedviz.play import Player
 from pagedviz.probe import Way
+from pagedviz.run.play import Player
 from pagedviz.runtime.probes.newest import Refused, whole_number
 from pagedviz.runtime.recording import Moment
 from pagedviz.scenario.operations import MAX_STEPS, EngineSteps, Submit

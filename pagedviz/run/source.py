@@ -1,10 +1,20 @@
 """Our own source, as the screen shows it: the function around a line."""
 
 import ast
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from pagedviz.play import PROJECT, SourceLine
+PROJECT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """A line of our own source: the one that reported an event or raised a refusal."""
+
+    file: str  # relative to the project
+    line: int
 
 
 @cache

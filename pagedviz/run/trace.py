@@ -8,7 +8,8 @@ from typing import Any
 
 from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.log.snapshot import Snapshot
-from pagedviz.play import Happening, SourceLine
+from pagedviz.run.play import Happening
+from pagedviz.run.source import SourceLine
 from pagedviz.scenario import scenario as scenarios
 from pagedviz.scenario.json_values import ScenarioError, show
 from pagedviz.scenario.scenario import Scenario

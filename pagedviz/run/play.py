@@ -1,8 +1,6 @@
 """Plays a scenario's operations on a block manager and yields what happened, one atomic change at a time."""
 
-import dataclasses
 import functools
-import random
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,11 +13,12 @@ from pagedviz.engine.log import invariants
 from pagedviz.engine.log.errors import CacheError, NoDrafts, NotConfident, OwnedByRequest
 from pagedviz.engine.log.events.base import Event, OperationRefused, Token
 from pagedviz.engine.log.snapshot import Snapshot
-from pagedviz.engine.policies.profiles import PROFILES, Profile, policy
 from pagedviz.engine.requests.beams import Candidates
 from pagedviz.engine.requests.scheduler import Scheduler
 from pagedviz.model.decoding import Logits, Speaker, confident
 from pagedviz.model.dense_model import Array, dense_model
+from pagedviz.run.source import PROJECT, SourceLine
+from pagedviz.scenario.choices import free_queue_of, profile_of
 from pagedviz.scenario.operations import (
     Abort,
     Add,
@@ -41,16 +40,7 @@ from pagedviz.scenario.operations import (
 )
 from pagedviz.scenario.settings import CacheConfig
 
-PROJECT = Path(__file__).parent.parent
 WAYS_OUT: dict[str, How] = {"finish": "finish", "fail": "fail", "cancel": "abort"}  # of a transfer
-
-
-@dataclass(frozen=True)
-class SourceLine:
-    """A line of our own source: the one that reported an event or raised a refusal."""
-
-    file: str  # relative to the project
-    line: int
 
 
 @dataclass(frozen=True)
@@ -90,9 +80,9 @@ class Player:
         self.manager = BlockManager(
             block_size=cache.block_size,
             num_blocks=cache.num_blocks,
-            free_blocks=free_queue(cache, seed),
+            free_blocks=free_queue_of(cache, seed),
             host_blocks=cache.host_blocks,
-            profile=profile(cache),
+            profile=profile_of(cache),
             auto_spill=cache.auto_spill,
             report=self._record,
             prefix_caching=cache.prefix_caching,
@@ -273,21 +263,6 @@ def planner(cache: CacheConfig, seed: int, margin: float = 0.0) -> Player:
 
     player = Player(cache, seed, logits, margin)
     return player
-
-
-def profile(cache: CacheConfig) -> Profile:
-    """The cache's profile, with the policies that were chosen otherwise; "fork": true lets any profile fork."""
-    chosen = PROFILES[cache.profile]
-    others: dict[str, Any] = {kind: policy(kind, name) for kind, name in cache.policies}
-    return dataclasses.replace(chosen, fork=chosen.fork or cache.fork, **others)
-
-
-def free_queue(cache: CacheConfig, seed: int) -> list[int]:
-    """The device's first free queue, head first: the profile's own order, or shuffled once as a used pool would be."""
-    blocks = list(range(1 if PROFILES[cache.profile].null_block else 0, cache.num_blocks))
-    if cache.scatter:
-        random.Random(seed).shuffle(blocks)
-    return blocks
 
 
 def _raised_at(error: CacheError) -> SourceLine:
