@@ -4,7 +4,7 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-from pagedviz import formula
+from pagedviz import formulas
 from pagedviz.engine.log.history import History
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.model.sampling import TooClose
@@ -94,7 +94,7 @@ class RunView:
                 "refused": step.refused,
                 "op": step.op_index,
                 "op_text": step.op,
-                "formula": formula.lines(self.scenario.cache, before, step.event, after, step.refused),
+                "formula": formulas.lines(self.scenario.cache, before, step.event, after, step.refused),
                 "source": {"excerpt": self.excerpts.index(excerpt), "line": step.source.line},
             }
         )

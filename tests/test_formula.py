@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from pagedviz import formula
+from pagedviz import formulas
 from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.log.events.blocks import TokensWritten
 from pagedviz.engine.log.events.requests import BeamsChosen, RequestForked, TokensSampled
 from pagedviz.engine.log.snapshot import RequestState
+from pagedviz.formulas.base import block_bytes
 from pagedviz.run.play import planner
 from pagedviz.scenario.settings import CacheConfig
 from tests.run_cases import PROMPT, RUNS, SERVING, happenings
@@ -31,12 +32,12 @@ def branched():
         BeamsChosen("A", ("A.1", "A.2"), ("A.2", "A.2"), ("u", "v"), (-2.0006, -2.75), ("A.1",), "said"),
         TokensSampled(("A.1",), (("y", "u"),), "said"),
     ):
-        yield event, formula.lines(cache, before, event, after, None)
+        yield event, formulas.lines(cache, before, event, after, None)
 
 
 def told(run):
     for h in happenings(run):
-        yield h.event, formula.lines(run.cache, h.before, h.event, h.snapshot, h.refused)
+        yield h.event, formulas.lines(run.cache, h.before, h.event, h.snapshot, h.refused)
 
 
 @functools.cache
@@ -260,7 +261,7 @@ def test_a_launch_tells_which_of_its_tokens_are_drafts_and_of_which_group_its_sl
 
 def test_a_block_of_a_group_has_the_bytes_of_that_groups_layers():
     cache = CacheConfig(profile="vllm-v1", groups=(None, 4))
-    assert formula._bytes(cache) == "2 × 1 × 4 × 1 × 8 × 4 = 256"
+    assert block_bytes(cache) == "2 × 1 × 4 × 1 × 8 × 4 = 256"
 
 
 @pytest.mark.parametrize(
@@ -294,7 +295,7 @@ def test_formula_of_a_request_that_goes_on_as_several_sequences(kind, lines):
 def test_tokens_written_at_once_are_told_block_by_block(position, slots, lines):
     event = TokensWritten("A", position, tuple(slots), slots, engine_step=0)
     base = planner(CacheConfig(block_size=4), 0).base
-    assert formula.lines(CacheConfig(block_size=4), base, event, base, None)[2:] == lines
+    assert formulas.lines(CacheConfig(block_size=4), base, event, base, None)[2:] == lines
 
 
 @pytest.mark.parametrize(("num_blocks", "last"), [(8, "28 … 31 → block 7, slot 28 … 31"), (10, "and 3 more blocks")])
@@ -302,7 +303,7 @@ def test_a_long_write_tells_its_first_blocks_and_counts_the_others(num_blocks, l
     slots = tuple(range(4 * num_blocks))
     event = TokensWritten("A", 0, slots, slots, engine_step=0)
     base = planner(CacheConfig(block_size=4), 0).base
-    lines = formula.lines(CacheConfig(block_size=4), base, event, base, None)[2:]
+    lines = formulas.lines(CacheConfig(block_size=4), base, event, base, None)[2:]
     assert (len(lines), lines[-1]) == (8, last)
 
 

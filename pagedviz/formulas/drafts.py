@@ -1,4 +1,4 @@
-"""The numbers behind the events of drafted tokens: lines of plain text, as `formula` gives them for all others."""
+"""The numbers behind the events of drafted tokens."""
 
 from pagedviz.engine.log.events.base import Event, Write
 from pagedviz.engine.log.events.drafts import DraftsDropped, DraftsVerified, TokensDrafted

@@ -1,4 +1,4 @@
-"""The numbers behind a sliding window's events: lines of plain text, as `formula` gives them for all others."""
+"""The numbers behind a sliding window's events."""
 
 from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.log.events.windows import BlockOutOfWindow, NullBlockTaken, PrefixSkipped

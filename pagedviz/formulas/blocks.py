@@ -1,10 +1,7 @@
-"""The formula behind a step, with the step's own numbers: lines of plain text."""
+"""The numbers behind the events of blocks and sequences."""
 
 import itertools
-from collections.abc import Mapping
-from typing import Any
 
-from pagedviz import draft_formula, request_formula, tier_formula, window_formula
 from pagedviz.engine.log.events.base import Event, Write
 from pagedviz.engine.log.events.blocks import (
     BatchWritten,
@@ -25,23 +22,16 @@ from pagedviz.engine.log.events.blocks import (
     TokenWritten,
     WriteStopped,
 )
-from pagedviz.engine.log.events.transfers import BlockReloaded, BlockSpilled
 from pagedviz.engine.log.snapshot import Snapshot
+from pagedviz.formulas import drafts
+from pagedviz.formulas.base import block_bytes, head
 from pagedviz.scenario.settings import CacheConfig
 
-MOST_RUNS = 8  # lines for the blocks of one write
+MOST_RUNS = 8  # lines for the blocks of one write  # lines for the blocks of one write
 
 
-def lines(
-    cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot, refused: Mapping[str, Any] | None
-) -> list[str]:
-    """What was computed in this step, from the state before and after it. Empty when nothing was."""
-    of_family = (family(cache, before, event, after) for family in FAMILIES)
-    found = next(filter(None, of_family), None) or _of_refusal(refused)
-    return [*window_formula.group(cache, event), *found]
-
-
-def _of_blocks(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -> list[str]:
+def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -> list[str]:
+    """Empty for any other event."""
     size = cache.block_size
     match event:
         case SequenceAdded():
@@ -71,7 +61,7 @@ def _of_blocks(cache: CacheConfig, before: Snapshot, event: Event, after: Snapsh
             return [
                 f"block_table[{event.logical_block}]: {event.source} → {event.target}",
                 f"ref_count[{event.target}] = {event.ref_count - 1} + 1 = {event.ref_count}",
-                f"free_queue = {_head(after.free_blocks)}",
+                f"free_queue = {head(after.free_blocks)}",
             ]
         case BlockEvicted():
             return [f"hash {event.block_hash} → none", f"cached = {len(after.cached)} blocks"]
@@ -92,7 +82,7 @@ def _of_blocks(cache: CacheConfig, before: Snapshot, event: Event, after: Snapsh
             runs = [f"{w.seq_id} " * several + run for w in event.writes for run in _runs(w, size)]
             return [
                 *_group_0(cache),
-                *_first([line for write in event.writes for line in draft_formula.of_write(write, after)], "sequences"),
+                *_first([line for write in event.writes for line in drafts.of_write(write, after)], "sequences"),
                 "slot = block_table[position // block_size]",
                 "       × block_size + position % block_size",
                 *_first(runs),
@@ -103,7 +93,7 @@ def _of_blocks(cache: CacheConfig, before: Snapshot, event: Event, after: Snapsh
             first, target, last = event.source * size, event.target * size, event.num_slots - 1
             return [
                 f"filled slots {first} … {first + last} → {target} … {target + last}",
-                f"bytes of a block = {_bytes(cache)}",
+                f"bytes of a block = {block_bytes(cache)}",
             ]
         case EntryRewritten():
             return [
@@ -114,22 +104,10 @@ def _of_blocks(cache: CacheConfig, before: Snapshot, event: Event, after: Snapsh
             return [f"ref_count[{event.block}] = {event.ref_count + 1} − 1 = {event.ref_count}"]
         case BlockFreed():
             queue = after.free_blocks if event.where == "device" else after.host_free_blocks
-            return [f"ref_count[{event.block}] = 1 − 1 = 0", f"free_queue = {_head(queue)}"]
+            return [f"ref_count[{event.block}] = 1 − 1 = 0", f"free_queue = {head(queue)}"]
         case SequenceFreed():
             return [f"free = {len(after.free_blocks)} of {cache.num_blocks - (after.null_block is not None)} blocks"]
-        case BlockSpilled():
-            return [f"device {event.block} → host {event.host_block}", f"bytes = {_bytes(cache)}"]
-        case BlockReloaded():
-            return [f"host {event.host_block} → device {event.block}", f"bytes = {_bytes(cache)}"]
     return []
-
-
-FAMILIES = (_of_blocks, window_formula.lines, draft_formula.lines, request_formula.lines, tier_formula.lines)
-
-
-def _of_refusal(refused: Mapping[str, Any] | None) -> list[str]:
-    numbers = {name: value for name, value in (refused or {}).items() if isinstance(value, int)}
-    return [f"{name} = {value}" for name, value in numbers.items()]
 
 
 def _group_0(cache: CacheConfig) -> list[str]:
@@ -156,12 +134,3 @@ def _first(lines: list[str], of: str = "blocks") -> list[str]:
 
 def _span(first: int, last: int) -> str:
     return str(first) if first == last else f"{first} … {last}"
-
-
-def _bytes(cache: CacheConfig) -> str:
-    factors = (2, cache.layers_per_block, cache.block_size, cache.num_kv_heads, cache.head_dim, 4)
-    return f"{' × '.join(map(str, factors))} = {cache.bytes_per_block:,}"
-
-
-def _head(queue: tuple[int, ...]) -> str:
-    return f"[{', '.join(map(str, queue[:5]))}{', …' if len(queue) > 5 else ''}]"

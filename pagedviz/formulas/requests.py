@@ -1,4 +1,4 @@
-"""The numbers behind a scheduler's event: lines of plain text, as `formula` gives them for those of the blocks."""
+"""The numbers behind a scheduler's events."""
 
 import itertools
 from collections import Counter

@@ -1,8 +1,10 @@
-"""The numbers behind the host tier's events: lines of plain text, as `formula` gives them for all others."""
+"""The numbers behind transfers: spilled and reloaded blocks, and the events of the host tier."""
 
 from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.log.events.transfers import (
     BlockLoaded,
+    BlockReloaded,
+    BlockSpilled,
     TierEvicted,
     TierLoadBegun,
     TierLoadFinished,
@@ -13,6 +15,7 @@ from pagedviz.engine.log.events.transfers import (
     short,
 )
 from pagedviz.engine.log.snapshot import Snapshot
+from pagedviz.formulas.base import block_bytes
 from pagedviz.scenario.settings import CacheConfig
 
 MOST_PAIRS = 6  # lines for the blocks of one transfer
@@ -21,6 +24,10 @@ MOST_PAIRS = 6  # lines for the blocks of one transfer
 def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -> list[str]:
     """Empty for any other event."""
     match event:
+        case BlockSpilled():
+            return [f"device {event.block} → host {event.host_block}", f"bytes = {block_bytes(cache)}"]
+        case BlockReloaded():
+            return [f"host {event.host_block} → device {event.block}", f"bytes = {block_bytes(cache)}"]
         case TierEvicted():
             return [f"hash {short(event.block_hash)} → none", *_room(after)]
         case TierTouched():
