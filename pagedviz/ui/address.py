@@ -3,7 +3,6 @@
 import base64
 import binascii
 import json
-import re
 import zlib
 from functools import lru_cache
 
@@ -29,12 +28,6 @@ def start_step(key: str, default: int, last: int) -> int:
         given = whole_number("step", 0, last)
         starts[key] = default if given is None else given
     return starts[key]
-
-
-def plain(text: str) -> str:
-    """Text of the learner's as it is, where Streamlit would read Markdown, HTML, a formula or an icon."""
-    escaped = re.sub(r"([\\`*\[\]<$~])", r"\\\1", text)
-    return re.sub(r"^(?=[#>+=-])|(?<!\w)(?=_)|(?=_(?!\w))|(?=:\w)", r"\\", escaped)
 
 
 @lru_cache(maxsize=64)

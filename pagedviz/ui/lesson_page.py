@@ -11,6 +11,7 @@ from pagedviz.probe import Answer
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.ui import address, compute, findings, run_panel
+from pagedviz.ui.elements.markdown import plain
 from pagedviz.ui.links import Link, links
 
 MAX_SEED = 9_999
@@ -30,7 +31,7 @@ def every() -> list[Lesson]:
 def show(name: str) -> None:
     seed = address.whole_number("seed", 0, MAX_SEED)
     if seed is None and "seed" in st.query_params:
-        given = address.plain(st.query_params["seed"][:60])
+        given = plain(st.query_params["seed"][:60])
         st.info(f"There is no seed “{given}”; it is a whole number from 0 to {MAX_SEED:,}. This is the lesson's own.")
     lesson = load(name, seed)
     key = f"{name}-{lesson.scenario.seed}"

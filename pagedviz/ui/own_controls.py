@@ -39,7 +39,7 @@ from pagedviz.scenario.operations import (
     Verify,
 )
 from pagedviz.ui import cache_form, run_panel
-from pagedviz.ui.address import plain
+from pagedviz.ui.elements.markdown import plain
 from pagedviz.ui.own_run import OwnRun
 
 RESET = "Forgets what may be hit, as after new weights. Free every sequence first."

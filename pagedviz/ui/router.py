@@ -6,7 +6,7 @@ import streamlit as st
 
 from pagedviz import lesson as lessons
 from pagedviz.ui import compute, glossary_page, home_page, lesson_page, sequences_page, speed_page
-from pagedviz.ui.address import plain
+from pagedviz.ui.elements.markdown import plain
 from pagedviz.ui.links import Link, links
 
 # What no setting of Streamlit's does: less room above the first element, and, in both themes, words that stand out by

@@ -15,7 +15,8 @@ from pagedviz.run import trace
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.ui import compute
-from pagedviz.ui.address import plain
+from pagedviz.ui.elements.chart import chart
+from pagedviz.ui.elements.markdown import plain
 from pagedviz.ui.stage import stage
 
 POLL_SECONDS = 0.6  # how often verdicts that arrive later are fetched
@@ -108,10 +109,6 @@ def show_charts(key: str, view: RunView, run: ComputedRun, step: int) -> None:
         charts[chosen]()
 
 
-def _plot(figure: Any, key: str, alt: str) -> None:
-    st.plotly_chart(figure, key=key, config={"displayModeBar": False}, alt=alt)
-
-
 def _weights(key: str, view: RunView, run: ComputedRun, step: int) -> None:
     check = view.checks(run)[step]
     if check is None:
@@ -127,7 +124,7 @@ def _weights(key: str, view: RunView, run: ComputedRun, step: int) -> None:
     )
     places = places_of_last_layer(view.snapshot(step), seq_id)
     alt = f"Attention weights of {seq_id}'s newest token by block"
-    _plot(attention_weights(rows, places[: len(rows[0])]), f"{key}-weights", alt)
+    chart(attention_weights(rows, places[: len(rows[0])]), f"{key}-weights", alt)
 
 
 def places_of_last_layer(snapshot: Snapshot, seq_id: str) -> list[str]:
@@ -144,7 +141,7 @@ def places_of_last_layer(snapshot: Snapshot, seq_id: str) -> list[str]:
 
 def _error(key: str, view: RunView, run: ComputedRun, step: int) -> None:
     st.caption("The largest difference between the paged kernel and dense attention, over all layers and sequences.")
-    _plot(error_by_step(view.checks(run), step), f"{key}-error", "Largest error of each step, against the tolerance")
+    chart(error_by_step(view.checks(run), step), f"{key}-error", "Largest error of each step, against the tolerance")
 
 
 def _memory(key: str, view: RunView, step: int) -> None:
@@ -155,7 +152,7 @@ def _memory(key: str, view: RunView, step: int) -> None:
         f"Now: {now.filled} slots filled, {now.unfilled} unfilled in used blocks, {now.free} free{shared}. "
         f"A slot holds one token's K and V in every layer{' of a group' if several else ''}."
     )
-    _plot(memory_by_step(view.memory, step), f"{key}-memory", "Slots of the device pool by step")
+    chart(memory_by_step(view.memory, step), f"{key}-memory", "Slots of the device pool by step")
 
 
 def show_downloads(key: str, view: RunView, run: ComputedRun, name: str) -> None:

@@ -15,7 +15,7 @@ from pagedviz.scenario import json_values
 from pagedviz.scenario import scenario as scenarios
 from pagedviz.scenario.settings import MAX_CACHE_BYTES
 from pagedviz.ui import address, cache_form, compute, own_controls, run_panel
-from pagedviz.ui.address import plain
+from pagedviz.ui.elements.markdown import plain
 from pagedviz.ui.own_run import OwnRun, own_run
 
 KEY = "sequences"

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
 import streamlit as st
 
 from pagedviz import measurements
 from pagedviz.figures.kernel_bandwidth import bandwidth_by_block_size, rate_by_case
 from pagedviz.measurements import BadMeasurements, Measurements, Row
-from pagedviz.ui.address import plain
-from pagedviz.ui.text_table import text_table
+from pagedviz.ui.elements.chart import chart
+from pagedviz.ui.elements.markdown import plain
+from pagedviz.ui.elements.text_table import text_table
 
 HOW = (
     "Each number is the time of one launch: the median over rounds in which a CUDA graph replays launches over pools "
@@ -47,7 +47,7 @@ def show() -> None:
         if name in ("decode", "prefill"):
             half = [row for row in rows if row.kv_dtype == row.dtype]
             top = found.ceilings["read"] if name == "decode" else None
-            _plot(rate_by_case(half, top), name, f"{measurements.TABLES[name]}: {rows[0].unit} by case")
+            chart(rate_by_case(half, top), f"speed-{name}", f"{measurements.TABLES[name]}: {rows[0].unit} by case")
         _table(rows)
     _machine(found)
 
@@ -74,7 +74,7 @@ def _by_block_size(found: Measurements, rows: Sequence[Row]) -> None:
     )
     shape = st.segmented_control("Batch", shapes, default=shapes[0], key="speed-shape") or shapes[0]
     chosen = [row for row in rows if row.shape == shape]
-    _plot(bandwidth_by_block_size(chosen, found.ceilings["read"]), "block-size", f"GB/s by block_size, {shape}")
+    chart(bandwidth_by_block_size(chosen, found.ceilings["read"]), "speed-block-size", f"GB/s by block_size, {shape}")
     _table(chosen)
 
 
@@ -106,7 +106,3 @@ def _machine(found: Measurements) -> None:
         f"{found.ceilings['copy']:,.0f} GB/s, both ways counted."
     )
     st.markdown("\n".join(f"- {name}: {version}" for name, version in found.peers.items()))
-
-
-def _plot(figure: go.Figure, key: str, alt: str) -> None:
-    st.plotly_chart(figure, key=f"speed-{key}", config={"displayModeBar": False}, alt=alt)

@@ -1,6 +1,7 @@
-"""The radix tree as nested lists that a style sheet lays out: from left to right, if narrow from top to bottom.
+"""The radix tree as nested lists. The style sheet lays them out from left to right; on a narrow screen, from top to
+bottom.
 
-The picture is its own text alternative: a list item is a node, and in it stand its pages and the nodes below.
+The picture is its own text alternative: a list item is a node, and contains its pages and the nodes below it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,6 +9,7 @@ from html import escape
 from typing import Any
 
 Node = Mapping[str, Any]
+OwnPage = Mapping[str, Any]  # seq_id, page, tokens
 
 STYLE = """<style>
 .radix { container-type: inline-size; overflow-x: auto; margin-bottom: 0.6rem; font-variant-numeric: tabular-nums;
@@ -29,7 +31,7 @@ STYLE = """<style>
 .radix .page { display: inline-block; margin: 0.15rem 0.2rem 0 0; padding: 0 0.35rem; border-radius: 0.3rem;
   background: rgb(128 128 128 / 0.18); overflow-wrap: anywhere; font-size: 0.9rem; }
 .radix .page small { font-size: 0.75rem; opacity: 0.85; margin-left: 0.35em; }
-.radix .told { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+.radix .sr-only { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 @container (min-width: 40rem) {
   .radix li { display: flex; align-items: flex-start; }
   .radix li > ul { flex: none; padding-left: 1.8rem; }
@@ -44,8 +46,11 @@ STYLE = """<style>
 </style>"""
 
 
-def radix_html(nodes: Sequence[Node], own: Sequence[Node], page_size: int) -> str:
-    """Draw the nodes, each parent before its children, the root first, and below them the pages that are in none."""
+def radix_tree(nodes: Sequence[Node], own: Sequence[OwnPage], page_size: int) -> str:
+    """The HTML of a tree: its `nodes`, and below them the pages in `own`, which are in no node.
+
+    `nodes` begins with the root, and has each parent before its children.
+    """
     last_used = max(node["last_used"] for node in nodes)
     below: dict[int | None, list[Node]] = {}
     for node in nodes:
@@ -58,11 +63,11 @@ def radix_html(nodes: Sequence[Node], own: Sequence[Node], page_size: int) -> st
 
     label = f"The radix tree with pages of {page_size}: {len(nodes) - 1} nodes below the root"
     tree = f"<ul>{item(nodes[0])}</ul>"
-    others = "".join(_others(seq_id, own) for seq_id in dict.fromkeys(page["seq_id"] for page in own))
-    return f'{STYLE}<div class="radix" tabindex="0" role="region" aria-label="{label}">{tree}{others}</div>'
+    own_pages = "".join(_own_pages(seq_id, own) for seq_id in dict.fromkeys(page["seq_id"] for page in own))
+    return f'{STYLE}<div class="radix" tabindex="0" role="region" aria-label="{label}">{tree}{own_pages}</div>'
 
 
-def _others(seq_id: str, own: Sequence[Node]) -> str:
+def _own_pages(seq_id: str, own: Sequence[OwnPage]) -> str:
     pages = "".join(_page(page["page"], page["tokens"]) for page in own if page["seq_id"] == seq_id)
     return (
         f'<div class="own"><span class="head"><strong>{escape(seq_id)}’s own</strong>, in no node</span>{pages}</div>'
@@ -73,15 +78,15 @@ def _box(node: Node, used: bool) -> str:
     root = node["parent"] is None
     kind = "node" + " locked" * (node["lock_count"] > 0) + " used" * (used and not root)
     name = "root" if root else f"node {node['node']}"
-    said = [f"<strong>{name}</strong>"]
+    head = [f"<strong>{name}</strong>"]
     if not root:
-        said += [_locks(node["lock_count"]), f"used at {node['last_used']}"]
+        head += [_locks(node["lock_count"]), f"used at {node['last_used']}"]
     if node["held_by"]:
-        said.append(f"{escape(' and '.join(node['held_by']))} end{'s' * (len(node['held_by']) == 1)} here")
+        head.append(f"{escape(' and '.join(node['held_by']))} end{'s' * (len(node['held_by']) == 1)} here")
     if node["next_out"]:
-        said.append("<strong>next to go</strong>")
-    pages = "".join(_page(page, run) for page, run in _by_page(node))
-    return f'<div class="{kind}"><span class="head">{" · ".join(said)}</span>{pages}</div>'
+        head.append("<strong>next to go</strong>")
+    pages = "".join(_page(page, tokens) for page, tokens in _by_page(node))
+    return f'<div class="{kind}"><span class="head">{" · ".join(head)}</span>{pages}</div>'
 
 
 def _locks(count: int) -> str:
@@ -94,5 +99,5 @@ def _by_page(node: Node) -> list[tuple[int, Sequence[object]]]:
 
 
 def _page(page: int, tokens: Sequence[object]) -> str:
-    run = escape(" ".join(map(str, tokens)))
-    return f'<span class="page">{run}<small><span class="told">in page </span>{page}</small></span> '
+    text = escape(" ".join(map(str, tokens)))
+    return f'<span class="page">{text}<small><span class="sr-only">in page </span>{page}</small></span> '

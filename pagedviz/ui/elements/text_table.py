@@ -1,4 +1,4 @@
-"""A table that scrolls by itself on a narrow screen, where the keyboard reaches it; Markdown's tables do neither."""
+"""A table that can be scrolled by itself on a narrow screen, also by keyboard. Markdown's tables cannot."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -18,9 +18,9 @@ STYLE = """<style>
 
 
 def text_table(label: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Show a table; each row's first cell is its name.
+    """Show a table. The first cell of each row names the row.
 
-    In a cell, **bold** and `code` are as in Markdown, all else is text, and its lines break after commas only.
+    In a cell, **bold** and `code` are as in Markdown, everything else is text. Its lines break only after commas.
     """
     top = "".join(f'<th scope="col">{_marked(cell)}</th>' for cell in head)
     body = "".join(
