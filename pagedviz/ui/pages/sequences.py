@@ -14,77 +14,78 @@ from pagedviz.runtime.client import ComputedRun
 from pagedviz.scenario import json_values
 from pagedviz.scenario import scenario as scenarios
 from pagedviz.scenario.settings import MAX_CACHE_BYTES
-from pagedviz.ui import address, cache_form, compute, own_controls, run_panel
+from pagedviz.ui import address, compute, run_panel
 from pagedviz.ui.elements.markdown import plain
-from pagedviz.ui.own_run import OwnRun, own_run
+from pagedviz.ui.sandbox import controls, settings_form
+from pagedviz.ui.sandbox.sandbox import Sandbox, session_sandbox
 
 KEY = "sequences"
 
 
 def show() -> None:
-    own_run().write_address()  # the learner may come back from elsewhere
+    session_sandbox().write_address()  # the learner may come back from elsewhere
     run_panel.live(KEY, _body)
 
 
 def _body() -> ComputedRun:
-    own = own_run()
-    view, run = compute.follow(KEY, own.scenario)
-    start = address.start_step(own.name, own.num_steps, own.num_steps)
-    step = min(run_panel.step_of(own.name, start), len(view.steps))
-    controls, shown = st.columns([1, 3.6], gap="medium")
+    sandbox = session_sandbox()
+    view, run = compute.follow(KEY, sandbox.scenario)
+    start = address.start_step(sandbox.name, sandbox.num_steps, sandbox.num_steps)
+    step = min(run_panel.step_of(sandbox.name, start), len(view.steps))
+    left, right = st.columns([1, 3.6], gap="medium")
     # A dry run stands in for the model's words; once they are known, what they led to counts.
-    state = view.snapshot(len(view.steps)) if run.done and not run.failed else own.state()
-    with controls:
-        _controls(own, view, run, state)
-    with shown:
-        run_panel.show_stage(KEY, own.name, view, run, start)
+    state = view.snapshot(len(view.steps)) if run.done and not run.failed else sandbox.state()
+    with left:
+        _controls(sandbox, view, run, state)
+    with right:
+        run_panel.show_stage(KEY, sandbox.name, view, run, start)
         with st.container():
-            _progress(own, run)
+            _progress(sandbox, run)
         run_panel.show_charts(KEY, view, run, step)
     return run
 
 
-def _controls(own: OwnRun, view: RunView, run: ComputedRun, state: Snapshot) -> None:
+def _controls(sandbox: Sandbox, view: RunView, run: ComputedRun, state: Snapshot) -> None:
     st.subheader("Your sequences", anchor=False)
     # What comes and goes has a place of its own: without it everything below would move, and stand twice for a moment.
     with st.container():
-        if own.message:
-            st.warning(plain(own.message))
-        if own.claims:
-            _compare(own.claims, view, run)
-    own_controls.show(own, state)
+        if sandbox.message:
+            st.warning(plain(sandbox.message))
+        if sandbox.claims:
+            _compare(sandbox.claims, view, run)
+    controls.show(sandbox, state)
     undo, export = st.columns(2)
-    undo.button("Undo", on_click=own.undo, disabled=not own.undone, key="own-undo", width="stretch")
+    undo.button("Undo", on_click=sandbox.undo, disabled=not sandbox.before, key="sandbox-undo", width="stretch")
     with export:
         run_panel.show_downloads(KEY, view, run, "sequences")
-    cache_form.show(own, _version(own))
-    _as_text(own)
-    _upload(own)
-    if address.encode(own.scenario):
+    settings_form.show(sandbox, _version(sandbox))
+    _as_text(sandbox)
+    _upload(sandbox)
+    if address.encode(sandbox.scenario):
         st.caption("The address line holds this run: copy it, and it opens the same elsewhere.")
 
 
-def _as_text(own: OwnRun) -> None:
-    key = f"own-text-{_version(own)}"
-    with st.expander("Scenario as text", key="own-text-open"), st.form("own-text", border=False):
-        st.text_area("Scenario", own.scenario.to_text(), height=260, label_visibility="collapsed", key=key)
-        st.form_submit_button("Run this text", on_click=lambda: own.load(st.session_state[key]), width="stretch")
+def _as_text(sandbox: Sandbox) -> None:
+    key = f"sandbox-text-{_version(sandbox)}"
+    with st.expander("Scenario as text", key="sandbox-text-open"), st.form("sandbox-text", border=False):
+        st.text_area("Scenario", sandbox.scenario.to_text(), height=260, label_visibility="collapsed", key=key)
+        st.form_submit_button("Run this text", on_click=lambda: sandbox.load(st.session_state[key]), width="stretch")
 
 
-def _version(own: OwnRun) -> int:
+def _version(sandbox: Sandbox) -> int:
     """Changes with the scenario, so that the text field shows the one at hand; a refused text stays to be mended."""
     # Not of the scenario itself: to Python, −1 and −2 have one hash.
-    return hash(own.scenario.to_text())
+    return hash(sandbox.scenario.to_text())
 
 
-def _upload(own: OwnRun) -> None:
+def _upload(sandbox: Sandbox) -> None:
     def opened() -> None:
-        given = st.session_state["own-upload"]
+        given = st.session_state["sandbox-upload"]
         if given is not None:
-            own.load(given.getvalue())
+            sandbox.load(given.getvalue())
 
-    with st.expander("Open a file", key="own-file-open"):
-        st.file_uploader("A scenario or a trace, JSON", key="own-upload", on_change=opened)
+    with st.expander("Open a file", key="sandbox-file-open"):
+        st.file_uploader("A scenario or a trace, JSON", key="sandbox-upload", on_change=opened)
         st.caption(
             f"A run has up to {scenarios.MAX_OPS:,} operations, {json_values.MAX_TOKENS:,} tokens and "
             f"{scenarios.MAX_SEQUENCES} sequences; its pools up to {MAX_CACHE_BYTES // 2**20} MiB of K and V."
@@ -126,12 +127,12 @@ def _as_computed(claim: Any, step: dict[str, Any], check: Check | None) -> bool:
     return trace.alike(told, json.loads(json.dumps(step))) and trace.alike(claim["check"].get("ok"), check.ok)
 
 
-def _progress(own: OwnRun, run: ComputedRun) -> None:
+def _progress(sandbox: Sandbox, run: ComputedRun) -> None:
     """Long work says how far it is, and can be stopped."""
-    checked, steps = max(0, len(run.checks) - 1), own.num_steps  # those of tokens still to be generated too
+    checked, steps = max(0, len(run.checks) - 1), sandbox.num_steps  # those of tokens still to be generated too
     if run.failed:
-        st.button("Check the rest", on_click=partial(compute.again, KEY, own.scenario), key="own-again")
+        st.button("Check the rest", on_click=partial(compute.again, KEY, sandbox.scenario), key="sandbox-again")
     elif not run.done and steps - checked > 5:
         bar, stop = st.columns([5, 1])
         bar.progress(min(1.0, checked / steps), f"{checked} of {steps} steps checked")
-        stop.button("Stop", on_click=partial(compute.stop, KEY), key="own-stop")
+        stop.button("Stop", on_click=partial(compute.stop, KEY), key="sandbox-stop")

@@ -6,8 +6,9 @@ import streamlit as st
 
 from pagedviz.lesson import Lesson
 from pagedviz.runtime.client import ComputedRun
-from pagedviz.ui import compute, lesson_page, run_panel
+from pagedviz.ui import compute, run_panel
 from pagedviz.ui.links import Link, links
+from pagedviz.ui.pages import lesson as lesson_page
 
 SHOWN = "06_copy_on_write"  # the run on the first stage: a fork, a copy, two writers
 

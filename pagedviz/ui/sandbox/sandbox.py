@@ -1,16 +1,16 @@
-"""The learner's own run: a scenario that grows by operations, with undo. It lives in the session, and no change is lost
-to a refusal: what the engine or the format would refuse is said in a sentence and leaves everything as it was."""
+"""The learner's sandbox: a scenario that grows by operations, with undo. It lives in the session.
+
+Where the engine or the format refuses a change, a sentence says why, and everything stays as it was.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import streamlit as st
 
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.run import trace
-from pagedviz.run.play import planner
 from pagedviz.run.trace import Claims
 from pagedviz.scenario import scenario as scenarios
 from pagedviz.scenario.json_values import ScenarioError
@@ -18,6 +18,7 @@ from pagedviz.scenario.operations import Add, Op
 from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import CacheConfig, cache_from_json
 from pagedviz.ui import address
+from pagedviz.ui.sandbox.dry_run import dry_run
 
 START = Scenario(
     seed=1784,
@@ -27,19 +28,23 @@ START = Scenario(
 
 
 @dataclass
-class OwnRun:
-    """`name` changes when another run takes the stage; growing and undoing keep it, and so the learner's step.
-    `claims` are those of an uploaded trace, until all of it is computed again."""
+class Sandbox:
+    """The scenario at hand, and the scenarios before it with their names.
+
+    The stage knows a run by its `name`. Doing and undoing operations keep it, so the stage stays at the learner's step;
+    another cache or a loaded file gets another name. `message` says why the last change was refused. `claims` are those
+    of an uploaded trace, until the scenario changes.
+    """
 
     scenario: Scenario = START
-    undone: list[tuple[Scenario, str]] = field(default_factory=list)
+    before: list[tuple[Scenario, str]] = field(default_factory=list)
     number: int = 0
     message: str = ""
     claims: Claims | None = None
 
     @property
     def name(self) -> str:
-        return f"own-{self.number}"
+        return f"sandbox-{self.number}"
 
     def state(self) -> Snapshot:
         """The state after all operations, from a dry run of the engine."""
@@ -51,7 +56,7 @@ class OwnRun:
         return dry_run(self.scenario).num_steps
 
     def do(self, op: Callable[[], Op]) -> bool:
-        """Append an operation and return True, unless it would be refused: then only the message changes."""
+        """Append an operation and return True; or, where it would be refused, set the message and return False."""
         try:
             grown = self.scenario.with_ops(op())
         except ScenarioError as error:
@@ -87,21 +92,21 @@ class OwnRun:
         self.claims = claims
 
     def undo(self) -> None:
-        if self.undone:
-            self.scenario, name = self.undone.pop()
+        if self.before:
+            self.scenario, name = self.before.pop()
             self.number += name != self.name
             self.message, self.claims = "", None
             self.write_address()
 
     def _take(self, changed: Scenario, new_stage: bool) -> None:
         if changed != self.scenario:
-            self.undone.append((self.scenario, self.name))
+            self.before.append((self.scenario, self.name))
         self.number += new_stage
         self.scenario, self.message, self.claims = changed, "", None
         self.write_address()
 
     def write_address(self) -> None:
-        """Put this run into the address. The run that everybody starts with needs no words."""
+        """Put the scenario into the address. The first one, START, is not written where the address has none."""
         word = address.encode(self.scenario)
         if word == st.query_params.get("scenario") or (self.scenario == START and "scenario" not in st.query_params):
             return
@@ -110,36 +115,15 @@ class OwnRun:
         st.query_params.from_dict({"page": "sequences", **({"scenario": word} if word else {})})
 
 
-def own_run() -> OwnRun:
-    """This session's run; the first time, the one that the address holds."""
-    if "own" not in st.session_state:
-        run = st.session_state["own"] = OwnRun()
+def session_sandbox() -> Sandbox:
+    """This session's sandbox. When it is made, it takes the scenario of the address, if there is one."""
+    if "sandbox" not in st.session_state:
+        made = st.session_state["sandbox"] = Sandbox()
         word = st.query_params.get("scenario")
         if word:
             try:
-                run.scenario = address.decode(word)
+                made.scenario = address.decode(word)
             except ScenarioError as error:
-                run.message = f"Not loaded: {error}."
-    own: OwnRun = st.session_state["own"]
-    return own
-
-
-@dataclass(frozen=True)
-class DryRun:
-    """What the engine would do, with the words of the dense model. `refusal` is why the last operation is refused, if
-    it is."""
-
-    refusal: str
-    state: Snapshot
-    num_steps: int
-
-
-@lru_cache(maxsize=64)
-def dry_run(scenario: Scenario) -> DryRun:
-    player = planner(scenario.cache, scenario.seed)
-    refusal, state, num_steps = "", player.base, 0
-    for op in scenario.ops:
-        for happening in player.perform(op):
-            refusal = str(happening.refused["sentence"]) if happening.refused else ""
-            state, num_steps = happening.snapshot, num_steps + 1
-    return DryRun(refusal, state, num_steps)
+                made.message = f"Not loaded: {error}."
+    sandbox: Sandbox = st.session_state["sandbox"]
+    return sandbox

@@ -10,7 +10,7 @@ from pagedviz.engine.policies.profiles import POLICIES, PROFILES
 from pagedviz.scenario import json_values, settings
 from pagedviz.scenario.json_values import ScenarioError
 from pagedviz.scenario.settings import CacheConfig
-from pagedviz.ui.own_run import OwnRun
+from pagedviz.ui.sandbox.sandbox import Sandbox
 
 TITLE = "Cache, model and policies"
 MAX_SEED = 2**53 - 1  # a browser counts no further
@@ -34,12 +34,12 @@ HELP = {
 }
 
 
-def show(own: OwnRun, version: int) -> None:
+def show(sandbox: Sandbox, version: int) -> None:
     """`version` changes with the run, so that the form shows the settings at hand."""
-    now = own.scenario.cache
+    now = sandbox.scenario.cache
 
     def key(name: str) -> str:
-        return f"own-{name}-{version}"
+        return f"sandbox-{name}-{version}"
 
     def given(names: Iterable[str]) -> dict[str, Any]:
         return {name: st.session_state[key(name)] for name in names}
@@ -59,9 +59,9 @@ def show(own: OwnRun, version: int) -> None:
         }
 
     def apply() -> None:
-        own.set_cache(chosen, st.session_state[key("seed")])
+        sandbox.set_cache(chosen, st.session_state[key("seed")])
 
-    with st.expander(TITLE, key="own-cache-open"), st.form("own-cache", border=False):
+    with st.expander(TITLE, key="sandbox-cache-open"), st.form("sandbox-cache", border=False):
         st.selectbox("Profile", list(PROFILES), list(PROFILES).index(now.profile), key=key("profile"))
         pools, model, engine, policies = st.tabs(["Pools", "Model", "Engine", "Policies"])
         with pools:
@@ -72,7 +72,7 @@ def show(own: OwnRun, version: int) -> None:
         with model:
             for name, note in MODEL:
                 number(name, getattr(now, name), *settings.RANGES[name], note)
-            st.number_input("seed", 0, MAX_SEED, min(own.scenario.seed, MAX_SEED), key=key("seed"))
+            st.number_input("seed", 0, MAX_SEED, min(sandbox.scenario.seed, MAX_SEED), key=key("seed"))
             _windows(now, key("window"), key("groups"))
         with engine:
             for name, (low, high) in settings.SCHEDULER_RANGES.items():
