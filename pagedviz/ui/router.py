@@ -1,4 +1,4 @@
-"""Which screen an address shows, and the bar that leads to all of them."""
+"""Which page an address shows, and the bar with links to all pages."""
 
 from collections.abc import Callable
 
@@ -10,8 +10,8 @@ from pagedviz.ui.elements.markdown import plain
 from pagedviz.ui.links import Link, links
 from pagedviz.ui.pages import glossary, home, lesson, sequences, speed
 
-# What no setting of Streamlit's does: less room above the first element, and, in both themes, words that stand out by
-# 4.5 to 1 in captions and on the button that matters.
+# Streamlit has no settings for these: less room above the first element, and in both themes a contrast of at least
+# 4.5 to 1 for captions and for the primary button.
 STYLE = """<style>
 .stMainBlockContainer { padding: 1.2rem 1.6rem 3rem; }
 .stAppHeader { display: none; }

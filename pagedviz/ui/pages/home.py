@@ -1,4 +1,4 @@
-"""The first screen: a stage at once, and the way to everything else."""
+"""The first screen: a stage, and links to everything else."""
 
 from functools import partial
 
@@ -10,18 +10,18 @@ from pagedviz.ui import compute, run_panel
 from pagedviz.ui.links import Link, links
 from pagedviz.ui.pages import lesson as lesson_page
 
-SHOWN = "06_copy_on_write"  # the run on the first stage: a fork, a copy, two writers
+ON_STAGE = "06_copy_on_write"  # the run on the first stage: a fork, a copy, two writers
 
 
 def show() -> None:
-    lesson = lesson_page.load(SHOWN)
+    lesson = lesson_page.load(ON_STAGE)
     run_panel.live("home", partial(_body, lesson))
 
 
 def _body(lesson: Lesson) -> ComputedRun:
     view, run = compute.follow("home", lesson.scenario)
-    said, shown = st.columns([1, 3.6], gap="medium")
-    with said:
+    left, right = st.columns([1, 3.6], gap="medium")
+    with left:
         st.subheader("Watch a token find its block", anchor=False)
         st.markdown(
             "A serving engine cuts the memory for keys and values into **blocks** and keeps a **block table** for each "
@@ -39,6 +39,6 @@ def _body(lesson: Lesson) -> ComputedRun:
             look="list",
             label="Lessons",
         )
-    with shown:
+    with right:
         run_panel.show_stage("home", "home", view, run, lesson.pages[0].step, in_address=False)
     return run

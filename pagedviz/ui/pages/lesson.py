@@ -1,4 +1,4 @@
-"""A lesson on the screen: what is said at the left, the stage beside it, a prediction now and then."""
+"""A lesson on the screen: the text of its pages at the left, with questions, and the stage beside it."""
 
 from functools import lru_cache, partial
 from typing import Any
@@ -15,7 +15,7 @@ from pagedviz.ui.elements.markdown import plain
 from pagedviz.ui.links import Link, links
 
 MAX_SEED = 9_999
-PLACE = "lesson"  # where on the screen its run is
+PLACE = "lesson"  # the name under which `compute` follows its run
 
 
 @lru_cache(maxsize=256)
@@ -46,16 +46,16 @@ def _last_step(lesson: Lesson) -> int:
 def _body(lesson: Lesson, key: str, start: int) -> ComputedRun:
     view, run = compute.follow(PLACE, lesson.scenario)
     step = min(run_panel.step_of(key, start), len(view.steps))
-    said, shown = st.columns([1, 3.6], gap="medium")
-    with said:
-        _say(lesson, key, step)
-    with shown:
+    left, right = st.columns([1, 3.6], gap="medium")
+    with left:
+        _show_text(lesson, key, step)
+    with right:
         run_panel.show_stage(PLACE, key, view, run, start, **_questions_ahead(lesson, key, step))
-        _below(lesson, key, view, run, step)
+        _show_below(lesson, key, view, run, step)
     return run
 
 
-def _below(lesson: Lesson, key: str, view: RunView, run: ComputedRun, step: int) -> None:
+def _show_below(lesson: Lesson, key: str, view: RunView, run: ComputedRun, step: int) -> None:
     placed = lesson.page_at(step)
     if placed.page.shows is not None:
         at = step if placed.page.shows.follows else placed.step
@@ -67,11 +67,11 @@ def _below(lesson: Lesson, key: str, view: RunView, run: ComputedRun, step: int)
         run_panel.show_downloads(key, view, run, lesson.name)
 
 
-def _say(lesson: Lesson, key: str, step: int) -> None:
+def _show_text(lesson: Lesson, key: str, step: int) -> None:
     placed = lesson.page_at(step)
     number = lesson.pages.index(placed) + 1
     st.caption(f"{lesson.title} · page {number} of {len(lesson.pages)}")
-    # Each in a place of its own, so that nothing of the page before stands here twice for a moment.
+    # Each part has a container, so that no part of the page before stands here twice for a moment.
     with st.container():
         if number > 1:
             _outcome(lesson.pages[number - 2], key)
@@ -108,7 +108,7 @@ def _ask(question: Question, placed: PlacedPage, key: str) -> None:
     if place in _answers():
         _outcome(placed, key)
         return
-    _found(placed)  # so that the answer is there by the time it is wanted
+    _found(placed)  # asked already now, so that the answer is there when the learner has predicted
     entered = f"{key}-entered-{placed.step}"
 
     def answer(skip: bool) -> None:
@@ -135,13 +135,13 @@ SKIPPED = object()
 
 
 def _answers() -> dict[tuple[str, int], Any]:
-    """What this session has predicted, by run and step; SKIPPED where it would not."""
+    """The predictions of this session, by run and step; SKIPPED where the learner skipped one."""
     answers: dict[tuple[str, int], Any] = st.session_state.setdefault("answers", {})
     return answers
 
 
 def _outcome(placed: PlacedPage, key: str) -> None:
-    """How the prediction of a page went, in the actual numbers."""
+    """Show whether the prediction of a page was right, and why, with the actual numbers."""
     given = _answers().get((key, placed.step))
     if given is None or placed.page.question is None:
         return
@@ -162,7 +162,7 @@ def _outcome(placed: PlacedPage, key: str) -> None:
 
 
 def _found(placed: PlacedPage) -> Answer | None:
-    """What the probe of a page's question found, {} if it has none; None while the kernel is being asked."""
+    """The answer to the probe of a page's question, {} if it has no probe; None while the kernel is being asked."""
     question = placed.page.question
     if question is None or question.probe is None:
         return {}
@@ -170,7 +170,7 @@ def _found(placed: PlacedPage) -> Answer | None:
 
 
 def _questions_ahead(lesson: Lesson, key: str, step: int) -> dict[str, Any]:
-    """Play pauses at each question still open, and the timeline behind the next one does not give its answer away."""
+    """Where the stage pauses: before each open question. Behind the next one the timeline is veiled."""
     still_open = [placed for placed in lesson.pages if placed.page.question and (key, placed.step) not in _answers()]
     ahead = [placed.step for placed in still_open if placed.graded_at > step]
     pauses = [{"step": placed.step, "text": "A question comes first."} for placed in still_open]

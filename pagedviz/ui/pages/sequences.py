@@ -1,4 +1,4 @@
-"""Sequences of the learner's own: type, press, undo; every step is computed and checked as in a lesson."""
+"""The learner's own sequences: the sandbox on the screen. Every step is computed and checked as in a lesson."""
 
 import json
 from functools import partial
@@ -23,7 +23,7 @@ KEY = "sequences"
 
 
 def show() -> None:
-    session_sandbox().write_address()  # the learner may come back from elsewhere
+    session_sandbox().write_address()  # the learner may come back from another page
     run_panel.live(KEY, _body)
 
 
@@ -33,7 +33,7 @@ def _body() -> ComputedRun:
     start = address.start_step(sandbox.name, sandbox.num_steps, sandbox.num_steps)
     step = min(run_panel.step_of(sandbox.name, start), len(view.steps))
     left, right = st.columns([1, 3.6], gap="medium")
-    # A dry run stands in for the model's words; once they are known, what they led to counts.
+    # A dry run gives the state until the kernels have computed the run.
     state = view.snapshot(len(view.steps)) if run.done and not run.failed else sandbox.state()
     with left:
         _controls(sandbox, view, run, state)
@@ -47,7 +47,7 @@ def _body() -> ComputedRun:
 
 def _controls(sandbox: Sandbox, view: RunView, run: ComputedRun, state: Snapshot) -> None:
     st.subheader("Your sequences", anchor=False)
-    # What comes and goes has a place of its own: without it everything below would move, and stand twice for a moment.
+    # A part that comes and goes has a container: without one, all below it would move, and stand twice for a moment.
     with st.container():
         if sandbox.message:
             st.warning(plain(sandbox.message))
@@ -73,8 +73,9 @@ def _as_text(sandbox: Sandbox) -> None:
 
 
 def _version(sandbox: Sandbox) -> int:
-    """Changes with the scenario, so that the text field shows the one at hand; a refused text stays to be mended."""
-    # Not of the scenario itself: to Python, −1 and −2 have one hash.
+    """A number that changes with the scenario, so that the fields show the new one. A refusal does not change it, so
+    what was typed stays, and can be corrected."""
+    # The hash of the text, not of the scenario: Python's hash of −1 is that of −2.
     return hash(sandbox.scenario.to_text())
 
 
@@ -93,14 +94,14 @@ def _upload(sandbox: Sandbox) -> None:
 
 
 def _compare(claims: Claims, view: RunView, run: ComputedRun) -> None:
-    """An uploaded trace is a claim: how much of it was computed here again, and came out the same."""
-    said, same = compared(claims, view, run)
+    """Show how much of an uploaded trace has been computed here again, and how much of that came out the same."""
+    sentence, same = compared(claims, view, run)
     show = st.info if same is None else st.success if same else st.warning
-    show(said)
+    show(sentence)
 
 
 def compared(claims: Claims, view: RunView, run: ComputedRun) -> tuple[str, bool | None]:
-    """A sentence or two, and whether all is as the trace says; None while it is still being computed."""
+    """A sentence or two, and whether everything is as the trace says; None until everything has been computed."""
     checks = view.checks(run)
     computed = min(max(0, len(run.checks) - 1), len(view.steps))
     same = sum(
@@ -123,13 +124,13 @@ def _as_computed(claim: Any, step: dict[str, Any], check: Check | None) -> bool:
     """A recorded step says what was computed here: event, sentence, state, verdict. Times and digits may differ."""
     if not isinstance(claim, dict) or not isinstance(claim.get("check"), dict) or check is None:
         return False
-    told = {name: claim.get(name) for name in step}
-    return trace.alike(told, json.loads(json.dumps(step))) and trace.alike(claim["check"].get("ok"), check.ok)
+    recorded = {name: claim.get(name) for name in step}
+    return trace.alike(recorded, json.loads(json.dumps(step))) and trace.alike(claim["check"].get("ok"), check.ok)
 
 
 def _progress(sandbox: Sandbox, run: ComputedRun) -> None:
-    """Long work says how far it is, and can be stopped."""
-    checked, steps = max(0, len(run.checks) - 1), sandbox.num_steps  # those of tokens still to be generated too
+    """Show how far a long run is, with a button that stops it."""
+    checked, steps = max(0, len(run.checks) - 1), sandbox.num_steps  # also those of tokens that are not generated yet
     if run.failed:
         st.button("Check the rest", on_click=partial(compute.again, KEY, sandbox.scenario), key="sandbox-again")
     elif not run.done and steps - checked > 5:

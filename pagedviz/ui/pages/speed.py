@@ -1,4 +1,4 @@
-"""Speed: what `make bench` measured, here or on the machine that the repository records, beside other kernels."""
+"""Speed: what `make bench` measured, on this machine, else on the one whose numbers lie in the repository."""
 
 from collections.abc import Sequence
 
@@ -53,16 +53,16 @@ def show() -> None:
 
 
 def _found() -> Measurements | None:
-    """This machine's measurements, or the recorded ones; a file that is no good is one sentence."""
-    said = ""
+    """This machine's measurements, else the recorded ones. A file that cannot be read is one sentence."""
+    last = ""
     for path in (None, measurements.RECORDED):
         try:
             return measurements.load(path)
         except BadMeasurements as error:
-            # Where nothing was measured, the same file is missed twice.
-            if str(error) != said:
-                said = str(error)
-                st.warning(f"{said}.")
+            # Where this machine has not been measured, both are the recorded file: it is reported once.
+            if str(error) != last:
+                last = str(error)
+                st.warning(f"{last}.")
     return None
 
 
@@ -79,7 +79,7 @@ def _by_block_size(found: Measurements, rows: Sequence[Row]) -> None:
 
 
 def _table(rows: Sequence[Row]) -> None:
-    """All numbers as text; below it, who is missing and why, and who was timed otherwise."""
+    """Show all numbers as text; below them, which kernels are missing and why, and which were timed differently."""
     cases = measurements.cases(rows)
     head, *lines = measurements.text_table(rows)
     text_table(measurements.TABLES[rows[0].table], head, lines)
@@ -89,12 +89,12 @@ def _table(rows: Sequence[Row]) -> None:
             notes.setdefault((row.who, row.reason), []).append(row.case)
         elif row.timed != "graph":
             notes.setdefault((row.who, f"timed by {row.timed}, not by graph replay"), []).append(row.case)
-    said = []
+    sentences = []
     for (name, note), where in notes.items():
         few = "; ".join(where) if len(where) < 4 else f"{len(where)} of {len(cases)} cases"
-        said.append(f"{name}, {'every case' if len(where) == len(cases) else few}: {plain(note)}.")
-    if said:
-        st.caption("  \n".join(said))
+        sentences.append(f"{name}, {'every case' if len(where) == len(cases) else few}: {plain(note)}.")
+    if sentences:
+        st.caption("  \n".join(sentences))
 
 
 def _machine(found: Measurements) -> None:

@@ -1,7 +1,7 @@
 """What the learner can do to sequences, requests and the host tier: a field or a button for each operation.
 
-Whatever changes the run is a callback: it has happened before the page is drawn, whichever part of it is drawn. What
-does not apply is not there.
+Every change of the run is a callback, so it has happened before any part of the page is drawn. A control that does not
+apply is not shown.
 """
 
 import string
@@ -44,11 +44,11 @@ from pagedviz.ui.sandbox import settings_form
 from pagedviz.ui.sandbox.sandbox import Sandbox
 
 RESET = "Forgets what may be hit, as after new weights. Free every sequence first."
-MAX_TEXT = 60_000  # characters one text field takes
+MAX_TEXT = 60_000  # characters that one text field takes
 
 
 def show(sandbox: Sandbox, state: Snapshot) -> None:
-    # What comes and goes has a place of its own: without it everything below would move, and stand twice for a moment.
+    # A part that comes and goes has a container: without one, all below it would move, and stand twice for a moment.
     unfinished = (*state.running, *state.swapped, *state.waiting)
     served = {seq_id for name in unfinished for seq_id in (name, *state.requests[name].outputs)}
     names = [seq_id for seq_id in state.tokens if seq_id not in served]
@@ -79,6 +79,7 @@ def _add(sandbox: Sandbox) -> None:
 
 
 def _work_on(sandbox: Sandbox, names: list[str]) -> str:
+    """The sequence that the learner chooses of `names`, with the operations on it."""
     chosen = st.radio("Sequence", names, format_func=plain, horizontal=True, key="sandbox-chosen") or names[0]
 
     def append() -> None:
@@ -144,8 +145,8 @@ def _draft(sandbox: Sandbox, chosen: str, state: Snapshot) -> None:
 
 def _serve(sandbox: Sandbox, unfinished: tuple[str, ...]) -> None:
     """Requests, which the scheduler serves step by step."""
-    able = profile_of(sandbox.scenario.cache).fork
-    fields = ("prompt", "tokens", "priority", "salt", *(("samples", "beams") if able else ()))
+    can_fork = profile_of(sandbox.scenario.cache).fork
+    fields = ("prompt", "tokens", "priority", "salt", *(("samples", "beams") if can_fork else ()))
 
     def submit() -> None:
         given = {name: st.session_state[f"sandbox-request-{name}"] for name in fields}
@@ -156,7 +157,7 @@ def _serve(sandbox: Sandbox, unfinished: tuple[str, ...]) -> None:
             salt = given["salt"].strip() or None
             return Submit(_free_name(sandbox), tokens, given["tokens"], (), given["priority"], salt, **branches)
 
-        # The next request is one of a single sequence again, unless somebody says otherwise.
+        # The fields of the next request begin again with one sample and one beam.
         _do(sandbox, make, {"sandbox-request-prompt": "", **{f"sandbox-request-{name}": 1 for name in branches}})
 
     with st.expander("Requests", expanded=bool(unfinished) or _has(sandbox, Submit), key="sandbox-requests-open"):
@@ -174,7 +175,7 @@ def _serve(sandbox: Sandbox, unfinished: tuple[str, ...]) -> None:
                 max_chars=MAX_NAME_CHARACTERS,
                 help="Cached prefixes are shared between requests of one salt only.",
             )
-            if able:
+            if can_fork:
                 left, right = st.columns(2)
                 why = "Answers, each drawn by itself; they share the prompt's blocks."
                 left.number_input("samples", 1, MAX_BRANCHES, 1, key="sandbox-request-samples", help=why)
@@ -200,7 +201,7 @@ def _serve(sandbox: Sandbox, unfinished: tuple[str, ...]) -> None:
 
 
 def _host_tier(sandbox: Sandbox, chosen: str | None, state: Snapshot) -> None:
-    """The host as a second cache, and what is on its way there or back."""
+    """The host as a second cache, and the transfers to it and from it."""
     if state.tier is None:
         st.caption(f"A host tier keeps copies of cached blocks: give it *host_chunks* under *{settings_form.TITLE}*.")
         return
@@ -238,7 +239,7 @@ def _in_transfer(sandbox: Sandbox, transfer: Transfer) -> None:
 
 
 def _do(sandbox: Sandbox, make: Callable[[], Op], cleared: Mapping[str, Any] = MappingProxyType({})) -> None:
-    """Do an operation; then the stage plays to it, and the fields that are to be `cleared` hold these values again."""
+    """Do an operation. If it is not refused, the stage plays to it, and the fields in `cleared` get these values."""
     if sandbox.do(make):
         run_panel.go(sandbox.name, sandbox.num_steps)
         for field, value in cleared.items():

@@ -1,4 +1,4 @@
-"""The settings of the learner's own run: one form, in which everything is chosen before it is applied."""
+"""The settings of the sandbox: one form, which is applied as a whole."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -13,8 +13,8 @@ from pagedviz.scenario.settings import CacheConfig
 from pagedviz.ui.sandbox.sandbox import Sandbox
 
 TITLE = "Cache, model and policies"
-MAX_SEED = 2**53 - 1  # a browser counts no further
-PROFILE_S_OWN = "as the profile"
+MAX_SEED = 2**53 - 1  # a browser holds larger whole numbers inexactly
+OF_PROFILE = "as the profile"
 ALL_TOKENS = "none"
 
 POOLS = (("block_size", ", tokens"), ("num_blocks", ", device"), ("host_blocks", ""), ("host_chunks", ""))
@@ -35,7 +35,7 @@ HELP = {
 
 
 def show(sandbox: Sandbox, version: int) -> None:
-    """`version` changes with the run, so that the form shows the settings at hand."""
+    """Show the form. `version` changes with the scenario; as part of each key it makes the fields show the new one."""
     now = sandbox.scenario.cache
 
     def key(name: str) -> str:
@@ -55,7 +55,7 @@ def show(sandbox: Sandbox, version: int) -> None:
             "groups": windows_from_text(st.session_state[key("groups")]),
             "scheduler": given([*settings.SCHEDULER_RANGES, "watermark"]),
             "speculation": given([*settings.SPECULATION_RANGES, "min_confidence"]),
-            "policies": {kind: name for kind, name in given(POLICIES).items() if name != PROFILE_S_OWN},
+            "policies": {kind: name for kind, name in given(POLICIES).items() if name != OF_PROFILE},
         }
 
     def apply() -> None:
@@ -103,16 +103,16 @@ def _windows(now: CacheConfig, window: str, groups: str) -> None:
 
 
 def _policies(now: CacheConfig, key: Callable[[str], str]) -> None:
-    """A choice for each kind, explained by the functions' own words."""
+    """A choice for each kind of policy, explained by the docstrings of its functions."""
     chosen = dict(now.policies)
     for kind, functions in POLICIES.items():
-        names = [PROFILE_S_OWN, *(function.__name__ for function in functions)]
+        names = [OF_PROFILE, *(function.__name__ for function in functions)]
         why = "  \n".join(f"`{f.__name__}`: {(f.__doc__ or '').splitlines()[0]}" for f in functions)
-        st.selectbox(kind, names, names.index(chosen.get(kind, PROFILE_S_OWN)), key=key(kind), help=why)
+        st.selectbox(kind, names, names.index(chosen.get(kind, OF_PROFILE)), key=key(kind), help=why)
 
 
 def windows_from_text(text: str) -> list[int | None]:
-    """The groups' windows as they were typed; raises ScenarioError. Example: "none, 8" -> [None, 8]."""
+    """Read the windows of the groups. Raises ScenarioError. Example: "none, 8" -> [None, 8]."""
     words = [word.strip().lower() for word in text.split(",")] if text.strip() else []
     if not all(re.fullmatch(rf"{ALL_TOKENS}|\d{{1,9}}", word) for word in words):
         shown, example = json_values.show(text.strip()), f"“{ALL_TOKENS}, 8”"
