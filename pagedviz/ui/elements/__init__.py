@@ -1,1 +1,1 @@
-"""Pieces of the screen that know no page, no run and no probe: what they show is passed to them."""
+"""Pieces of the screen that know no page and no run: what they show is passed to them."""

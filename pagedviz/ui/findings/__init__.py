@@ -1,4 +1,4 @@
-"""What a probe found, shown below the stage: one file for each kind of probe that a page may show."""
+"""What a probe found, shown below the stage: one file for each kind of probe, in rooms named as in `runtime/probes`."""
 
 from collections.abc import Callable
 
@@ -7,21 +7,9 @@ import streamlit as st
 from pagedviz import probe
 from pagedviz.probe import Answer, Probe
 from pagedviz.ui.elements.markdown import plain
-from pagedviz.ui.findings import (
-    bandwidth,
-    block_sizes,
-    chunks,
-    flash_and_paged,
-    launch,
-    lazy_rescale,
-    lens,
-    orders,
-    preemption_cost,
-    radix,
-    swap_or_recompute,
-    timetable,
-    unchained_hit,
-)
+from pagedviz.ui.findings.attention import flash_and_paged, launch, lazy_rescale, lens, unchained_hit
+from pagedviz.ui.findings.measured import bandwidth, preemption_cost
+from pagedviz.ui.findings.what_if import block_sizes, chunks, orders, radix, swap_or_recompute, timetable
 
 
 def show(asked: Probe, answer: Answer | None) -> None:
