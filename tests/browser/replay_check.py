@@ -11,7 +11,7 @@ from pagedviz.ui.stage.bundle import bundle
 Data = dict[str, Any]
 
 # What the stage knows at each step, in the snapshot's words; of cached blocks the group too, which JSON does not say.
-IMPORT_REPLAY = 'import { Replay } from "./replay.js";'
+IMPORT_REPLAY = 'import { Replay } from "./state/replay.js";'
 REPLAY = """(base, events) => {
   const plain = (map, of = (value) => value) => Object.fromEntries([...map].map(([key, value]) => [key, of(value)]));
   const counts = (list) => Object.fromEntries([...list].map((n, block) => [block, n]).filter(([, n]) => n));

@@ -63,7 +63,7 @@ def test_every_event_has_an_icon_and_a_word() -> None:
 
 
 def test_a_link_names_device_blocks_host_blocks_and_chunks(browser: Any) -> None:
-    imports = 'import { endsOf, entryOf } from "./entries.js";'
+    imports = 'import { endsOf, entryOf } from "./state/entries.js";'
     assert call(browser, imports, "(link) => endsOf(link).map(entryOf)", "d7 h2 c3") == [7, -3, None]
 
 

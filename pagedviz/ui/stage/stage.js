@@ -1,20 +1,20 @@
 // The stage: one instance per place on the page, kept through Streamlit's reruns.
 import { h, setAttr, setText } from "./dom.js";
-import { entryOf, isHost } from "./entries.js";
-import { Replay } from "./replay.js";
-import { colourBook } from "./colours.js";
-import { ownersByEntry } from "./derive.js";
-import { usesOf } from "./uses.js";
-import { drawSequences, makeSequences } from "./sequences.js";
-import { drawRequests, makeRequests } from "./requests.js";
-import { drawPools, makePools } from "./pools.js";
-import { drawPanel, makePanel, settlePanel, verdictOf } from "./panel.js";
-import { drawTimeline, makeTimeline } from "./timeline.js";
-import { drawTransport, makeTransport } from "./transport.js";
-import { Links } from "./links.js";
-import { chainLinks } from "./hashes.js";
-import { Motion } from "./motion.js";
-import { Lens } from "./lens.js";
+import { entryOf, isHost } from "./state/entries.js";
+import { Replay } from "./state/replay.js";
+import { colourBook } from "./derived/colours.js";
+import { ownersByEntry } from "./derived/physical.js";
+import { usesOf } from "./derived/features.js";
+import { drawSequences, makeSequences } from "./draw/sequences.js";
+import { drawRequests, makeRequests } from "./draw/requests.js";
+import { drawPools, makePools } from "./pools/pools.js";
+import { drawPanel, makePanel, settlePanel, verdictOf } from "./draw/panel.js";
+import { drawTimeline, makeTimeline } from "./draw/timeline.js";
+import { drawTransport, makeTransport } from "./draw/transport.js";
+import { Links } from "./highlight/highlight.js";
+import { chainLinks } from "./derived/chains.js";
+import { Motion } from "./motion/motion.js";
+import { Lens } from "./lens/lens.js";
 import { listenToKeys } from "./keys.js";
 import { marked, isDark } from "./text.js";
 

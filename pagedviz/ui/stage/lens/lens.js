@@ -1,14 +1,14 @@
 // The kernel lens: what the decode kernel read, turn by turn, for one sequence, layer and head at the current step.
 // It asks Python, shows nothing but the answer to what it asks just now, and while it is closed it does nothing at all.
-import { h, setAttr, setText, syncKeyed } from "./dom.js";
-import { linkOf } from "./entries.js";
-import { PATHS, icon, iconButton } from "./icons.js";
-import { settlePanel, shortNumber, tolerance } from "./panel.js";
-import { phasesOf, sentenceOf, stopsOf, turnName } from "./lens_stops.js";
-import { drawTurns, makeTurns, settleTurns } from "./lens_turns.js";
-import { drawStrips, makeStrips } from "./lens_strips.js";
-import { drawMarks } from "./lens_marks.js";
-import { drawLensSource, drawPhases, makeLensSource, makePhases } from "./lens_source.js";
+import { h, setAttr, setText, syncKeyed } from "../dom.js";
+import { linkOf } from "../state/entries.js";
+import { PATHS, icon, iconButton } from "../icons.js";
+import { settlePanel, shortNumber, tolerance } from "../draw/panel.js";
+import { phasesOf, sentenceOf, stopsOf, turnName } from "./stops.js";
+import { drawTurns, makeTurns, settleTurns } from "./turns.js";
+import { drawStrips, makeStrips } from "./strips.js";
+import { drawMarks } from "./marks.js";
+import { drawLensSource, drawPhases, makeLensSource, makePhases } from "./source.js";
 
 const GLASS = "M7 2.500a4.500 4.500 0 1 0 0 9 4.500 4.500 0 0 0 0-9zM10.300 10.300 14 14";
 const SPLITS = [1, 2, 3, 4];

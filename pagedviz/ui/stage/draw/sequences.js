@@ -1,8 +1,8 @@
 // Left: each sequence as a row of its logical blocks, and beside it its block table.
-import { h, setAttr, setText, syncKeyed, cellsPerRow } from "./dom.js";
-import { tablesIn } from "./changes.js";
-import { concernedLogicals } from "./concerned.js";
-import { nextSlot, sampledOf } from "./slots.js";
+import { h, setAttr, setText, syncKeyed, cellsPerRow } from "../dom.js";
+import { tablesIn } from "../state/changes.js";
+import { concernedLogicals } from "../state/focus.js";
+import { nextSlot, sampledOf } from "../derived/slots.js";
 import { drawLogical, makeLogical } from "./logical.js";
 import { drawTables, makeTables } from "./tables.js";
 

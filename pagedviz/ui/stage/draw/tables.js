@@ -1,9 +1,9 @@
 // Block tables: one row per logical block, naming a physical block. The learner's page table, one for each group.
-import { h, setAttr, setText, syncKeyed } from "./dom.js";
-import { blockOf, isHost, linkOf, nameOf } from "./entries.js";
-import { tablesIn } from "./changes.js";
-import { concerned, concernedLogicals, isConcerned } from "./concerned.js";
-import { filledIn } from "./slots.js";
+import { h, setAttr, setText, syncKeyed } from "../dom.js";
+import { blockOf, isHost, linkOf, nameOf } from "../state/entries.js";
+import { tablesIn } from "../state/changes.js";
+import { concerned, concernedLogicals, isConcerned } from "../state/focus.js";
+import { filledIn } from "../derived/slots.js";
 
 const COLUMNS = ["logical", "physical", "filled", "where"];
 

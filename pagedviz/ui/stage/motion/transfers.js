@@ -1,5 +1,5 @@
 // What flies where when a server drafts, looks through windows, stores to the host tier, or chooses beams.
-import { badge, fade, takeFromQueue, toQueue } from "./moves.js";
+import { badge, fade, takeFromQueue, toQueue } from "./blocks.js";
 
 // A node as it looks, free of what is round it.
 export function ghostOf(node) {

@@ -1,6 +1,6 @@
 // Vectors as signed bars: the accumulator while it grows, and at the end what the kernel gives beside dense attention.
-import { h, setAttr, setText, syncKeyed } from "./dom.js";
-import { inPowers, newestTurn, shares, shortly } from "./lens_stops.js";
+import { h, setAttr, setText, syncKeyed } from "../dom.js";
+import { inPowers, newestTurn, shares, shortly } from "./stops.js";
 
 const PRINTED = 16; // dimensions; of more, the numbers are in the tips only
 

@@ -1,5 +1,5 @@
 // What the lens lights on the stage: blocks in the order in which they were loaded, and the lanes of the current one.
-import { setAttr } from "./dom.js";
+import { setAttr } from "../dom.js";
 
 export function drawMarks(root, scene) {
   for (const node of root.querySelectorAll("[data-read]")) {

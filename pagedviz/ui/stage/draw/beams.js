@@ -1,6 +1,6 @@
 // The tree of beams that a request grew: one token a node, the likeliest kept at each step, the others left behind.
-import { h, setAttr, setText, syncKeyed } from "./dom.js";
-import { tokenText } from "./text.js";
+import { h, setAttr, setText, syncKeyed } from "../dom.js";
+import { tokenText } from "../text.js";
 
 export const makeBeams = () => h("div", { class: "beams", hidden: "" });
 

@@ -1,8 +1,8 @@
 // Paints a big pool: every block as a square in its owner's colour, and, when zoomed in, its id and slots.
-import { setAttr } from "./dom.js";
-import { blockOf, endsOf, entryOf, isHost, nameOf } from "./entries.js";
-import { physicalBlock } from "./derive.js";
-import { tokenText } from "./text.js";
+import { setAttr } from "../dom.js";
+import { blockOf, endsOf, entryOf, isHost, nameOf } from "../state/entries.js";
+import { physicalBlock } from "../derived/physical.js";
+import { tokenText } from "../text.js";
 
 export const MINI = { width: 132, height: 56 };
 const THICK_RINGS = 16; // rings that may be thick and stand off their blocks

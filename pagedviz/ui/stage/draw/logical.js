@@ -1,10 +1,10 @@
 // One logical block: what the sequence sees of it, and the physical block of each group that it is in.
-import { h, setAttr, setText, syncKeyed, drawCells } from "./dom.js";
-import { blockOf, isHost, linkOf, nameOf } from "./entries.js";
-import { tablesIn } from "./changes.js";
-import { keptIn, listed } from "./derive.js";
-import { comingCell, comingIn, filledCell, filledIn, goneCell, isGone, markInRow, rolledBackAt, rolledCell } from "./slots.js";
-import { hashWords, shortHash } from "./hashes.js";
+import { h, setAttr, setText, syncKeyed, drawCells } from "../dom.js";
+import { blockOf, isHost, linkOf, nameOf } from "../state/entries.js";
+import { tablesIn } from "../state/changes.js";
+import { keptIn, listed } from "../derived/physical.js";
+import { comingCell, comingIn, filledCell, filledIn, goneCell, isGone, markInRow, rolledBackAt, rolledCell } from "../derived/slots.js";
+import { hashWords, shortHash } from "../derived/chains.js";
 
 export function makeLogical() {
   return h(

@@ -1,10 +1,10 @@
 // The device pool and the host pool as fixed grids (a block never moves), and their free queues.
-import { h, setAttr, setText, syncKeyed } from "./dom.js";
-import { hostEntry, linkOf, nameOf } from "./entries.js";
+import { h, setAttr, setText, syncKeyed } from "../dom.js";
+import { hostEntry, linkOf, nameOf } from "../state/entries.js";
 import { drawGrid } from "./physical.js";
-import { shortHash } from "./hashes.js";
+import { shortHash } from "../derived/chains.js";
 import { drawTier, makeTier } from "./tier.js";
-import { BigPool } from "./bigpool.js";
+import { BigPool } from "./big_pool.js";
 
 export const GRID_LIMIT = 64;
 const QUEUE_LIMIT = { grid: 40, big: 12 };

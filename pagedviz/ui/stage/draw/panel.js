@@ -1,8 +1,8 @@
 // Right: the verdict of this step's check, the step's numbers, and the line of our own source that did it.
-import { h, setAttr, setText, syncKeyed } from "./dom.js";
-import { isHost, nameOf, writesOf } from "./entries.js";
-import { tablesIn } from "./changes.js";
-import { PATHS, icon } from "./icons.js";
+import { h, setAttr, setText, syncKeyed } from "../dom.js";
+import { isHost, nameOf, writesOf } from "../state/entries.js";
+import { tablesIn } from "../state/changes.js";
+import { PATHS, icon } from "../icons.js";
 
 export const verdictOf = (check) => (check === null || check === undefined ? "pending" : check.ok ? "ok" : "failed");
 

@@ -1,8 +1,8 @@
 // The host tier: chunks that hold copies of cached blocks by their hash, who is evicted next, and unfinished transfers.
-import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "./dom.js";
-import { concerned } from "./concerned.js";
-import { listed } from "./derive.js";
-import { tokenText } from "./text.js";
+import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "../dom.js";
+import { concerned } from "../state/focus.js";
+import { listed } from "../derived/physical.js";
+import { tokenText } from "../text.js";
 
 const MOST_CHUNKS = 64;
 const MOST_CHIPS = 24;

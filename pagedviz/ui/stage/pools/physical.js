@@ -1,11 +1,11 @@
 // One physical block of a grid: whose it is, what its slots hold, and what is said of it.
-import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "./dom.js";
-import { isHost, linkOf, nameOf } from "./entries.js";
-import { concerned } from "./concerned.js";
-import { listed, physicalBlock, physicalLabel, transferWords } from "./derive.js";
-import { comingCell, filledCell, rolledCell } from "./slots.js";
-import { drawHashLine, makeHashLine, ordinal } from "./hashes.js";
-import { tokenText } from "./text.js";
+import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "../dom.js";
+import { isHost, linkOf, nameOf } from "../state/entries.js";
+import { concerned } from "../state/focus.js";
+import { listed, physicalBlock, physicalLabel, transferWords } from "../derived/physical.js";
+import { comingCell, filledCell, rolledCell } from "../derived/slots.js";
+import { drawHashLine, makeHashLine, ordinal } from "../derived/chains.js";
+import { tokenText } from "../text.js";
 
 export function drawGrid(grid, entries, view) {
   const { state, owners, colours, event } = view;

@@ -1,9 +1,9 @@
 // Motion over a picture that is already final: ghosts fly, and the cells they land on are veiled until then.
 // Everything is over in 400 ms at most, and finish() ends it at once.
-import { h } from "./dom.js";
-import { hostEntry, linkOf } from "./entries.js";
-import { MOVES, fade } from "./moves.js";
-import { SERVING_MOVES, ghostOf } from "./moves_serving.js";
+import { h } from "../dom.js";
+import { hostEntry, linkOf } from "../state/entries.js";
+import { MOVES, fade } from "./blocks.js";
+import { SERVING_MOVES, ghostOf } from "./transfers.js";
 
 const LONGEST = 380;
 const EASE = "cubic-bezier(.4, 0, .2, 1)";

@@ -1,7 +1,7 @@
 // Hashes of full blocks: what stands in a chip, and the chain from a block back to the first of its prefix.
-import { h, setAttr, setText } from "./dom.js";
-import { endsOf, entryOf, linkOf } from "./entries.js";
-import { tablesIn } from "./changes.js";
+import { h, setAttr, setText } from "../dom.js";
+import { endsOf, entryOf, linkOf } from "../state/entries.js";
+import { tablesIn } from "../state/changes.js";
 
 // Four of its digits tell the hashes of a picture apart; a tip has all that the events have.
 export const shortHash = (hash) => hash.slice(0, 4);

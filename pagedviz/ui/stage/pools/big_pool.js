@@ -1,9 +1,9 @@
 // A pool of more than 64 blocks: one canvas with zoom, an overview, and a summary in words.
-import { h, setAttr, setText } from "./dom.js";
-import { blockOf, hostEntry, isHost, linkOf } from "./entries.js";
-import { concerned } from "./concerned.js";
-import { physicalBlock, physicalLabel } from "./derive.js";
-import { MINI, paintPool } from "./bigpaint.js";
+import { h, setAttr, setText } from "../dom.js";
+import { blockOf, hostEntry, isHost, linkOf } from "../state/entries.js";
+import { concerned } from "../state/focus.js";
+import { physicalBlock, physicalLabel } from "../derived/physical.js";
+import { MINI, paintPool } from "./big_paint.js";
 
 const HEIGHT = 264;
 const MAX_ZOOM = 32;

@@ -1,8 +1,8 @@
 // What the drawings need to know about a state, in one pass over the tables.
-import { blockOf, isHost, linkOf, nameOf } from "./entries.js";
-import { tablesIn } from "./changes.js";
+import { blockOf, isHost, linkOf, nameOf } from "../state/entries.js";
+import { tablesIn } from "../state/changes.js";
 import { GREY } from "./colours.js";
-import { chainOf, hashWords, ordinal } from "./hashes.js";
+import { chainOf, hashWords, ordinal } from "./chains.js";
 import { comingIn, markOf } from "./slots.js";
 
 // Who names which block: entry -> [{seq, logical, group}], sequences in table order.

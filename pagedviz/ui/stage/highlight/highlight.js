@@ -1,7 +1,7 @@
 // Linked ends: a logical block, its table entry, its physical block and its free-queue chip light up together.
 // Hover and focus light them for as long as they last; a click pins; Escape lets go.
-import { h, svg, setAttr, setText } from "./dom.js";
-import { endsOf } from "./entries.js";
+import { h, svg, setAttr, setText } from "../dom.js";
+import { endsOf } from "../state/entries.js";
 
 const isEnd = (node, ends) => endsOf(node.dataset.link).some((one) => ends.includes(one));
 

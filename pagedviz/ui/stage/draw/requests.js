@@ -1,10 +1,10 @@
 // Who waits, who runs, who was swapped out, and how this step's token budget is spent. Only for runs with requests.
-import { h, setAttr, setText, syncKeyed } from "./dom.js";
+import { h, setAttr, setText, syncKeyed } from "../dom.js";
 import { drawBeams, makeBeams } from "./beams.js";
-import { isHost } from "./entries.js";
-import { isSeveral, widthOf } from "./replay_requests.js";
-import { sampledOf } from "./slots.js";
-import { tokenText } from "./text.js";
+import { isHost } from "../state/entries.js";
+import { isSeveral, widthOf } from "../state/requests.js";
+import { sampledOf } from "../derived/slots.js";
+import { tokenText } from "../text.js";
 
 const LANES = ["waiting", "running", "swapped"];
 const MOST_CARDS = 12; // in a lane

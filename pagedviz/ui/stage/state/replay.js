@@ -1,10 +1,10 @@
 // Replay: the state after k events, found from the base snapshot. Nothing here touches the page.
 // apply() returns a new state and shares with the old one what the event left alone.
-import { BLOCK_CHANGES, blocksFrom } from "./replay_blocks.js";
-import { REQUEST_CHANGES, requestsFrom } from "./replay_requests.js";
-import { WINDOW_CHANGES, windowsFrom } from "./replay_windows.js";
-import { DRAFT_CHANGES, draftsFrom } from "./replay_drafts.js";
-import { TIER_CHANGES, tierFrom } from "./replay_tier.js";
+import { BLOCK_CHANGES, blocksFrom } from "./blocks.js";
+import { REQUEST_CHANGES, requestsFrom } from "./requests.js";
+import { WINDOW_CHANGES, windowsFrom } from "./windows.js";
+import { DRAFT_CHANGES, draftsFrom } from "./drafts.js";
+import { TIER_CHANGES, tierFrom } from "./transfers.js";
 
 // An event may mean something to several families, each in its turn.
 const FAMILIES = [BLOCK_CHANGES, REQUEST_CHANGES, WINDOW_CHANGES, DRAFT_CHANGES, TIER_CHANGES];

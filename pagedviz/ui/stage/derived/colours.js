@@ -1,4 +1,4 @@
-import { firstOf } from "./replay_requests.js";
+import { firstOf } from "../state/requests.js";
 
 // Okabe and Ito's colours, each with the text colour that reads on it (4.5:1 or better).
 const DARK = "#14161a";

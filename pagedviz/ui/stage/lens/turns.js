@@ -1,6 +1,6 @@
 // The turns side by side, and beneath them, token under token, what dense attention over the whole sequence weighs.
-import { h, setAttr, setText, syncKeyed } from "./dom.js";
-import { newestTurn, readWords, shares, shortly, turnName } from "./lens_stops.js";
+import { h, setAttr, setText, syncKeyed } from "../dom.js";
+import { newestTurn, readWords, shares, shortly, turnName } from "./stops.js";
 
 const WIDE = 8; // lanes; of more, a lane's number is in its tip only
 
