@@ -56,8 +56,6 @@ export function syncKeyed(parent, items, keyOf, make, update) {
   }
 }
 
-export const nodesOf = (parent) => keyed.get(parent) ?? new Map();
-
 // A row of `count` cells; each is a slot (hatched or dashed) with the fill that covers it.
 export function drawCells(parent, count, cellAt) {
   while (parent.children.length > count) parent.lastElementChild.remove();

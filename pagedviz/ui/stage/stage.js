@@ -3,7 +3,7 @@ import { h, setAttr, setText } from "./dom.js";
 import { entryOf, isHost } from "./state/entries.js";
 import { Replay } from "./state/replay.js";
 import { colourBook } from "./derived/colours.js";
-import { ownersByEntry } from "./derived/physical.js";
+import { ownersByEntry } from "./derived/owners.js";
 import { usesOf } from "./derived/features.js";
 import { drawSequences, makeSequences } from "./draw/sequences.js";
 import { drawRequests, makeRequests } from "./draw/requests.js";

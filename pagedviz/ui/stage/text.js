@@ -7,6 +7,10 @@ export const tokenText = (token) => {
   return text.trim() === "" ? text.replace(/\n/g, "⏎").replace(/[ \t]/g, "␣") || "∅" : text;
 };
 
+// "A", "A and B", "A, B and C".
+export const listed = (names) =>
+  names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;
+
 const PARTS = /“[^”]*”|(?<=\b(?:[Bb]locks?|slots?|chunks?) |\b(?:blocks|chunks) \[(?:\d+, )*|\bslots (?:\d+, )*)\d+/g;
 
 // The sentence with its block and slot numbers in bold and its tokens kept apart (they may run right to left).

@@ -1,10 +1,6 @@
-// Hashes of full blocks: what stands in a chip, and the chain from a block back to the first of its prefix.
-import { h, setAttr, setText } from "../dom.js";
+// The chain of hashes from a cached block back to the first block of its prefix.
 import { endsOf, entryOf, linkOf } from "../state/entries.js";
 import { tablesIn } from "../state/changes.js";
-
-// Four of its digits tell the hashes of a picture apart; a tip has all that the events have.
-export const shortHash = (hash) => hash.slice(0, 4);
 
 const byHash = new WeakMap();
 
@@ -41,26 +37,4 @@ export function chainOf(state, owners, block) {
 export function chainLinks({ state, owners }, link) {
   const chains = endsOf(link).map(entryOf).filter((block) => state.cached.has(block)).map((block) => chainOf(state, owners, block).blocks.map(linkOf));
   return [...new Set(chains.flat())];
-}
-
-const ENDINGS = { one: "st", two: "nd", few: "rd", other: "th" };
-const rules = new Intl.PluralRules("en", { type: "ordinal" });
-export const ordinal = (place) => `${place}${ENDINGS[rules.select(place)]}`;
-
-// "hash ab12 after cd34", "hash ab12, first of its prefix, salt “red”"; of a broken chain, what that means.
-export function hashWords({ hash, parent, salt, whole }) {
-  const behind = parent !== null ? ` after ${shortHash(parent)}` : salt === null ? ", first of its prefix" : `, first of its prefix, salt “${salt}”`;
-  return `hash ${shortHash(hash)}${behind}${whole ? "" : ", which is cached no more, so that no prompt reaches it"}`;
-}
-
-export const makeHashLine = () => h("p", { class: "hash-line" }, h("s"), h("b", { class: "hash" }), h("span", { class: "parent" }));
-
-// `lost` is the hash that went at this step.
-export function drawHashLine(line, kept, lost, isNull) {
-  const [struck, hash, parent] = line.children;
-  setText(struck, lost ? shortHash(lost) : "");
-  setText(hash, kept ? shortHash(kept.hash) : "");
-  setAttr(hash, "title", kept ? `${kept.hash}: of its tokens and ${kept.parent ?? (kept.salt === null ? "nothing before" : `the salt “${kept.salt}”`)}` : null);
-  setText(parent, isNull ? "reserved, never handed out" : !kept ? (lost ? "evicted" : "") : kept.parent !== null ? `after ${shortHash(kept.parent)}` : kept.salt === null ? "first" : `salt “${kept.salt}”`);
-  setAttr(parent, "data-gone", kept && !kept.whole ? "" : null);
 }

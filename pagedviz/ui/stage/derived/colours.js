@@ -2,7 +2,7 @@ import { firstOf } from "../state/requests.js";
 
 // Okabe and Ito's colours, each with the text colour that reads on it (4.5:1 or better).
 const DARK = "#14161a";
-export const COLOURS = [
+const COLOURS = [
   { fill: "#0072b2", text: "#ffffff" },
   { fill: "#e69f00", text: DARK },
   { fill: "#009e73", text: DARK },

@@ -1,24 +1,8 @@
-// What the drawings need to know about a state, in one pass over the tables.
+// One physical block, as the drawings need to know it.
 import { blockOf, isHost, linkOf, nameOf } from "../state/entries.js";
-import { tablesIn } from "../state/changes.js";
 import { GREY } from "./colours.js";
-import { chainOf, hashWords, ordinal } from "./chains.js";
+import { chainOf } from "./chains.js";
 import { comingIn, markOf } from "./slots.js";
-
-// Who names which block: entry -> [{seq, logical, group}], sequences in table order.
-export function ownersByEntry(state) {
-  const owners = new Map();
-  state.windows.forEach((_, group) => {
-    for (const [seq, row] of tablesIn(state, group)) {
-      for (let logical = 0; logical < row.length; logical += 1) {
-        const list = owners.get(row[logical]);
-        if (list) list.push({ seq, logical, group });
-        else owners.set(row[logical], [{ seq, logical, group }]);
-      }
-    }
-  });
-  return owners;
-}
 
 // One physical block as it is drawn: state, owners, tokens of its filled slots and their marks, what comes into others.
 export function physicalBlock(state, entry, owners, colours) {
@@ -75,29 +59,3 @@ export function keptIn(state, entry, owners) {
   const kept = isHost(entry) ? undefined : state.cached.get(entry);
   return kept ? { ...kept, whole: chainOf(state, owners, entry).whole } : null;
 }
-
-export const transferWords = ({ id, kind }) => `${kind} ${id}`;
-
-export function physicalLabel(view, blockSize) {
-  const where = isHost(view.entry) ? "host block" : "physical block";
-  const id = isHost(view.entry) ? view.name : view.block;
-  const group = view.group === null ? "" : `, group ${view.group}`;
-  if (view.kind === "null") return `${where} ${id}, the null block: reserved, never handed out, never written`;
-  const pending = Object.values(view.coming).filter(({ fill }) => fill === "pending").length;
-  const drafts = Object.values(view.coming).filter(({ fill }) => fill === "draft").length;
-  const unverified = view.marks.filter((found) => found?.mark === "unverified").length;
-  const rest = `${pending ? `, ${pending} in this step's launch` : ""}${drafts ? `, ${drafts} drafted` : ""}${unverified ? `, ${unverified} not verified yet` : ""}`;
-  const filled = `${view.tokens.length} of ${blockSize} slots filled${rest}`;
-  const hash = view.kept ? `, cached, ${hashWords(view.kept)}` : "";
-  if (view.kind === "pinned" && view.transfer) return `${where} ${id}, held by ${transferWords(view.transfer)}, named by no table${hash}`;
-  if (view.kind === "pinned") return `${where} ${id}, held for a copy under way, named by no table yet, ${filled}`;
-  if (view.kind === "free") {
-    return `${where} ${id}, free${group}, ${view.kept ? `still holds ${view.kept.tokens.length} tokens${hash}, ${ordinal(view.place)} out of the free queue` : "nobody's"}`;
-  }
-  const names = view.seqs.length ? `named by ${listed(view.seqs)}` : "named by no table";
-  const pin = view.transfer ? `, one of them ${transferWords(view.transfer)}` : "";
-  return `${where} ${id}${group}, ${names}, ${view.refCount} ${view.refCount === 1 ? "reference" : "references"}${pin}, ${filled}${hash}`;
-}
-
-export const listed = (names) =>
-  names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;

@@ -1,8 +1,7 @@
 // What each slot of a sequence's blocks looks like: filled, still to come, drafted, out of the window, or garbage.
 import { slotOf, tablesIn } from "../state/changes.js";
-import { tokenText } from "../text.js";
 
-export const requestOf = (state, seq) => state.requests.get(state.requestOf.get(seq));
+const requestOf = (state, seq) => state.requests.get(state.requestOf.get(seq));
 const outputOf = (request, seq) => request?.outputs.get(seq) ?? [];
 
 // The slot that the next token of each sequence goes to, or null when its last block is full.
@@ -50,7 +49,7 @@ export function comingIn(state, seq, logical) {
 }
 
 // The first position that the next token sees through one group's window; null where it sees all.
-export function firstSeen(state, seq, group) {
+function firstSeen(state, seq, group) {
   const window = state.windows[group];
   return window === null ? null : Math.max(0, state.tokens.get(seq).length - window + 1);
 }
@@ -75,32 +74,3 @@ export const isGone = (state, seq, logical) =>
   state.nullBlock !== null && state.windows.every((_, group) => tablesIn(state, group).get(seq)[logical] === state.nullBlock);
 
 export const rolledBackAt = (state, seq, position) => state.rolledBack.get(slotOf(state, seq, position, 0)) ?? null;
-
-const sure = (confidence) => (confidence === null ? "" : `, confidence ${confidence.toFixed(2)}`);
-
-const MARKS = {
-  unverified: ({ confidence }) => `, a draft${sure(confidence)}: written, and not verified yet`,
-  seen: () => ", in the window of the next token",
-  out: ({ first }) => `, out of the window: the next token sees positions from ${first} on`,
-};
-
-// A filled slot's cell.
-export function filledCell(token, where, marked) {
-  return { state: "filled", mark: marked?.mark, text: tokenText(token), tip: `“${token}”, ${where}${marked ? MARKS[marked.mark](marked) : ""}` };
-}
-
-// A slot that is not filled yet, and what comes into it; `garbage` is the rejected token that still lies there.
-export function comingCell({ fill, token, confidence }, where, garbage = null) {
-  const text = token === null ? "next" : tokenText(token);
-  const over = garbage === null ? "" : `; rejected “${garbage}” still lies there`;
-  const cell = { state: fill, mark: garbage === null ? null : "rolled", text };
-  if (fill === "draft") return { ...cell, tip: `${where}: “${token}” is a draft${sure(confidence)}; the next launch computes it${over}` };
-  if (fill === "pending") return { ...cell, text: token === null ? "" : text, tip: `${where}: “${token}” is written by this step's launch${over}` };
-  if (fill === "sampled") return { ...cell, tip: `${where}: “${token}” is sampled, and in no slot yet${over}` };
-  return { ...cell, tip: (token === null ? `${where}: where the next token goes` : `${where}: “${token}” is the next to be computed`) + over };
-}
-
-// What was rolled back is garbage: nobody reads it, and the next write there covers it.
-export const rolledCell = (token, where) => ({ state: "rolled", text: tokenText(token), tip: `${where}: rejected “${token}” was rolled back; it is garbage until it is overwritten` });
-
-export const goneCell = (token, where) => ({ state: "gone", text: tokenText(token), tip: `“${token}”, ${where}: out of the window, and its block is given back` });

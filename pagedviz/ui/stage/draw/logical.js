@@ -2,9 +2,11 @@
 import { h, setAttr, setText, syncKeyed, drawCells } from "../dom.js";
 import { blockOf, isHost, linkOf, nameOf } from "../state/entries.js";
 import { tablesIn } from "../state/changes.js";
-import { keptIn, listed } from "../derived/physical.js";
-import { comingCell, comingIn, filledCell, filledIn, goneCell, isGone, markInRow, rolledBackAt, rolledCell } from "../derived/slots.js";
-import { hashWords, shortHash } from "../derived/chains.js";
+import { keptIn } from "../derived/physical.js";
+import { listed } from "../text.js";
+import { comingCell, filledCell, goneCell, rolledCell } from "./cells.js";
+import { comingIn, filledIn, isGone, markInRow, rolledBackAt } from "../derived/slots.js";
+import { hashWords, shortHash } from "./hashes.js";
 
 export function makeLogical() {
   return h(

@@ -34,7 +34,7 @@ export function drawPanel(ui, view) {
 }
 
 // What the check says, as a headline and a few quiet lines.
-export function verdictWords(check, backend) {
+function verdictWords(check, backend) {
   if (verdictOf(check) === "pending") return { headline: "not checked yet", lines: backend ? [backend] : [], broken: [] };
   const total = check.num_invariants;
   const bad = check.invariants.length;

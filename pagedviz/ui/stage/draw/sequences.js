@@ -6,7 +6,7 @@ import { nextSlot, sampledOf } from "../derived/slots.js";
 import { drawLogical, makeLogical } from "./logical.js";
 import { drawTables, makeTables } from "./tables.js";
 
-export const MAX_ROWS = 6;
+const MAX_ROWS = 6;
 const MAX_BLOCKS = 12;
 const FEW = 3; // rows, when there are more sequences than fit
 
@@ -29,7 +29,7 @@ export function makeSequences(onChoose) {
 }
 
 // With many sequences: the chosen one, and those that the last events were about.
-export function shownSequences(state, steps, step, chosen) {
+function shownSequences(state, steps, step, chosen) {
   const all = [...state.tables.keys()];
   if (all.length <= MAX_ROWS) return all;
   const wanted = new Set(chosen && state.tables.has(chosen) ? [chosen] : []);
@@ -44,7 +44,7 @@ export function shownSequences(state, steps, step, chosen) {
 }
 
 // Which logical blocks are drawn: all of a short row; of a long one the ends, and those round the first concerned one.
-export function shownBlocks(length, focus, many) {
+function shownBlocks(length, focus, many) {
   if (length <= (many ? 4 : MAX_BLOCKS)) return Array.from({ length }, (_, j) => j);
   const keep = new Set(many ? [0, length - 1] : [0, 1, length - 3, length - 2, length - 1]);
   const around = focus === null ? [] : many ? [focus] : [focus - 1, focus, focus + 1];

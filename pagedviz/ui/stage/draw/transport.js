@@ -43,7 +43,7 @@ export function drawTransport(ui, { step, steps, checks, playing, pauseText }) {
 }
 
 // "all 13 checked", "4 not checked yet", "1 failed": over the steps up to this one.
-export function checkWords(checks, step) {
+function checkWords(checks, step) {
   const count = { ok: 0, failed: 0, pending: 0 };
   for (let k = 1; k <= step; k += 1) count[verdictOf(checks[k])] += 1;
   if (step === 0) return "";

@@ -294,7 +294,7 @@ export class Lens {
   }
 
   drawScene(scene) {
-    const { answer, stops, index, stop } = scene;
+    const { answer, stops, index } = scene;
     this.section.style.minHeight = "";
     const { fill, text } = this.view.colours.get(answer.seq_id);
     this.section.style.setProperty("--fill", fill);

@@ -1,6 +1,6 @@
 // Where the lens can stop: at each turn of each split, then where acc is divided by l and, of several splits, the join.
 // A stop has phases, in the kernel's own order. What it says is one sentence.
-import { listed } from "../derived/physical.js";
+import { listed } from "../text.js";
 
 export function stopsOf(answer) {
   const stops = answer.splits.flatMap(({ turns }, split) =>

@@ -9,7 +9,7 @@ export const makeStrips = () => ({ node: h("div", { class: "strips" }) });
 const zeros = (answer) => answer.out.map(() => 0);
 
 // What there is to see at a stop, each with the sentence that says what it is.
-export function stripsOf(scene) {
+function stripsOf(scene) {
   const { answer, stop } = scene;
   const dense = { key: "dense", name: "dense out", note: "softmax over the whole sequence at once, float64", values: answer.dense.out };
   const several = answer.splits.length > 1;

@@ -2,7 +2,8 @@
 import { h, setAttr, setText } from "../dom.js";
 import { blockOf, hostEntry, isHost, linkOf } from "../state/entries.js";
 import { concerned } from "../state/focus.js";
-import { physicalBlock, physicalLabel } from "../derived/physical.js";
+import { physicalBlock } from "../derived/physical.js";
+import { physicalLabel } from "../draw/labels.js";
 import { MINI, paintPool } from "./big_paint.js";
 
 const HEIGHT = 264;

@@ -2,10 +2,11 @@
 import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "../dom.js";
 import { isHost, linkOf, nameOf } from "../state/entries.js";
 import { concerned } from "../state/focus.js";
-import { listed, physicalBlock, physicalLabel, transferWords } from "../derived/physical.js";
-import { comingCell, filledCell, rolledCell } from "../derived/slots.js";
-import { drawHashLine, makeHashLine, ordinal } from "../derived/chains.js";
-import { tokenText } from "../text.js";
+import { listed, tokenText } from "../text.js";
+import { physicalBlock } from "../derived/physical.js";
+import { physicalLabel, transferWords } from "../draw/labels.js";
+import { comingCell, filledCell, rolledCell } from "../draw/cells.js";
+import { drawHashLine, makeHashLine, ordinal } from "../draw/hashes.js";
 
 export function drawGrid(grid, entries, view) {
   const { state, owners, colours, event } = view;
@@ -83,7 +84,7 @@ function noteOf(block, nextOut) {
 }
 
 // Stripes in the owners' colours when several sequences share the block.
-export function fillOf(fills) {
+function fillOf(fills) {
   if (fills.length === 0) return "var(--held)";
   if (fills.length === 1) return fills[0].fill;
   const stops = fills.slice(0, 4).map(({ fill }, i) => `${fill} ${i * 6}px ${(i + 1) * 6}px`);

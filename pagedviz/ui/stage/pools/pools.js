@@ -2,11 +2,11 @@
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
 import { hostEntry, linkOf, nameOf } from "../state/entries.js";
 import { drawGrid } from "./physical.js";
-import { shortHash } from "../derived/chains.js";
+import { shortHash } from "../draw/hashes.js";
 import { drawTier, makeTier } from "./tier.js";
 import { BigPool } from "./big_pool.js";
 
-export const GRID_LIMIT = 64;
+const GRID_LIMIT = 64;
 const QUEUE_LIMIT = { grid: 40, big: 12 };
 
 export function makePools(links) {

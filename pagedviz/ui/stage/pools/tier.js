@@ -1,15 +1,14 @@
 // The host tier: chunks that hold copies of cached blocks by their hash, who is evicted next, and unfinished transfers.
 import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "../dom.js";
 import { concerned } from "../state/focus.js";
-import { listed } from "../derived/physical.js";
-import { tokenText } from "../text.js";
+import { listed, tokenText } from "../text.js";
 
 const MOST_CHUNKS = 64;
 const MOST_CHIPS = 24;
 const MOST_PAIRS = 8; // of one transfer
 
 // The tier's hashes have 64 digits; these tell them apart, and are what the device's blocks show of theirs.
-export const tierHash = (hash) => hash.slice(0, 8);
+const tierHash = (hash) => hash.slice(0, 8);
 
 export function makeTier() {
   const detail = h("span", { class: "quiet" });

@@ -19,7 +19,7 @@ export function withCounts(counts, changes) {
 // The tables of one group; `group` is null where there is one group.
 export const tablesIn = (state, group) => (group ? state.groupTables[group - 1] : state.tables);
 
-export function withTables(state, group, tables) {
+function withTables(state, group, tables) {
   return group ? { groupTables: state.groupTables.map((other, k) => (k === group - 1 ? tables : other)) } : { tables };
 }
 

@@ -62,5 +62,5 @@ export function concernedLogicals(event, state, seq) {
 }
 
 // The group whose table an event changes; null: it is about all of them.
-export const concernedGroup = (event) => event?.group ?? null;
+const concernedGroup = (event) => event?.group ?? null;
 export const isConcerned = (event, group) => [null, group].includes(concernedGroup(event));

@@ -9,13 +9,13 @@ import { TIER_CHANGES, tierFrom } from "./transfers.js";
 // An event may mean something to several families, each in its turn.
 const FAMILIES = [BLOCK_CHANGES, REQUEST_CHANGES, WINDOW_CHANGES, DRAFT_CHANGES, TIER_CHANGES];
 
-export function fromSnapshot(snapshot) {
+function fromSnapshot(snapshot) {
   const state = { ...blocksFrom(snapshot), ...requestsFrom(snapshot), ...windowsFrom(snapshot), ...draftsFrom(snapshot), ...tierFrom(snapshot) };
   return { ...state, pins: new Map([...state.pins].filter(([block]) => !state.held.has(block))) };
 }
 
 // WriteStopped, OperationRefused and kinds of a later version change nothing.
-export function apply(event, state) {
+function apply(event, state) {
   for (const changes of FAMILIES) {
     const change = changes[event.kind];
     if (change) state = { ...state, ...change(state, event) };
