@@ -1,5 +1,6 @@
 // What each slot of a sequence's blocks looks like: filled, still to come, drafted, out of the window, or garbage.
-import { slotOf, tablesIn } from "../state/changes.js";
+import { slotOf } from "../state/places.js";
+import { tablesIn } from "../state/changes.js";
 
 const requestOf = (state, seq) => state.requests.get(state.requestOf.get(seq));
 const outputOf = (request, seq) => request?.outputs.get(seq) ?? [];

@@ -1,6 +1,7 @@
 // Right: the verdict of this step's check, the step's numbers, and the line of our own source that did it.
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
-import { isHost, nameOf, writesOf } from "../state/entries.js";
+import { isHost, nameOf } from "../state/entries.js";
+import { writesOf } from "../state/blocks.js";
 import { tablesIn } from "../state/changes.js";
 import { PATHS, icon } from "../icons.js";
 

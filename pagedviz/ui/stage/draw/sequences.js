@@ -1,7 +1,7 @@
 // Left: each sequence as a row of its logical blocks, and beside it its block table.
 import { h, setAttr, setText, syncKeyed, cellsPerRow } from "../dom.js";
 import { tablesIn } from "../state/changes.js";
-import { concernedLogicals } from "../state/focus.js";
+import { logicalsInFocus } from "../state/focus.js";
 import { nextSlot, sampledOf } from "../derived/slots.js";
 import { drawLogical, makeLogical } from "./logical.js";
 import { drawTables, makeTables } from "./tables.js";
@@ -75,7 +75,7 @@ export function drawSequences(ui, view) {
     seqs,
     (seq) => seq,
     (seq) => makeRow(seq),
-    (row, seq) => drawRow(row, seq, view, concernedLogicals(event, state, seq), colours.get(seq)),
+    (row, seq) => drawRow(row, seq, view, logicalsInFocus(event, state, seq), colours.get(seq)),
   );
 }
 

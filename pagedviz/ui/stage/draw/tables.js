@@ -2,7 +2,7 @@
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
 import { blockOf, isHost, linkOf, nameOf } from "../state/entries.js";
 import { tablesIn } from "../state/changes.js";
-import { concerned, concernedLogicals, isConcerned } from "../state/focus.js";
+import { focusOf, logicalsInFocus, isInFocus } from "../state/focus.js";
 import { filledIn } from "../derived/slots.js";
 
 const COLUMNS = ["logical", "physical", "filled", "where"];
@@ -21,7 +21,7 @@ export function drawTables(box, seq, shown, view, event) {
     setText(table.caption.lastChild, sees);
     setAttr(table.caption, "class", windows.length > 1 ? "group-name quiet" : "hidden");
     setAttr(table, "aria-label", windows.length > 1 ? `Block table of sequence ${seq}, ${name}${sees}` : null);
-    drawTable(table, seq, group, shown, view, isConcerned(event, group) ? event : null);
+    drawTable(table, seq, group, shown, view, isInFocus(event, group) ? event : null);
   });
 }
 
@@ -32,8 +32,8 @@ function makeTable(seq) {
 
 function drawTable(table, seq, group, shown, view, event) {
   const { state } = view;
-  const focus = concernedLogicals(event, state, seq);
-  const moved = concerned(event, state).from;
+  const focus = logicalsInFocus(event, state, seq);
+  const moved = focusOf(event, state).repointed;
   const entries = tablesIn(state, group).get(seq);
   setAttr(table, "data-empty", entries.length ? null : "");
   const there = shown.filter((j) => typeof j !== "number" || entries[j] !== undefined); // another group's may be longer by now

@@ -1,6 +1,7 @@
 // What flies where at each kind of event; those of windows, drafts, the host tier and beams have a file of their own.
-import { hostEntry, writesOf } from "../state/entries.js";
-import { slotOf } from "../state/changes.js";
+import { hostEntry } from "../state/entries.js";
+import { writesOf } from "../state/blocks.js";
+import { slotOf } from "../state/places.js";
 
 const MOST_FLIGHTS = 64; // of the tokens of one write; the others are there already
 

@@ -1,7 +1,7 @@
 // A pool of more than 64 blocks: one canvas with zoom, an overview, and a summary in words.
 import { h, setAttr, setText } from "../dom.js";
 import { blockOf, hostEntry, isHost, linkOf } from "../state/entries.js";
-import { concerned } from "../state/focus.js";
+import { focusOf } from "../state/focus.js";
 import { physicalBlock } from "../derived/physical.js";
 import { physicalLabel } from "../draw/labels.js";
 import { MINI, paintPool } from "./big_paint.js";
@@ -170,7 +170,7 @@ export class BigPool {
     this.view = view;
     this.entries = entries;
     setAttr(this.find, "max", entries.length - 1);
-    this.about = concerned(view.event, view.state).entries.filter((entry) => isHost(entry) === this.onHost);
+    this.about = focusOf(view.event, view.state).entries.filter((entry) => isHost(entry) === this.onHost);
     this.measure();
     if (this.zoom > 1 && this.about.length && this.step !== view.step) this.reveal(this.about[0]);
     this.step = view.step;

@@ -1,7 +1,7 @@
 // One physical block of a grid: whose it is, what its slots hold, and what is said of it.
 import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "../dom.js";
 import { isHost, linkOf, nameOf } from "../state/entries.js";
-import { concerned } from "../state/focus.js";
+import { focusOf } from "../state/focus.js";
 import { listed, tokenText } from "../text.js";
 import { physicalBlock } from "../derived/physical.js";
 import { physicalLabel, transferWords } from "../draw/labels.js";
@@ -10,14 +10,14 @@ import { drawHashLine, makeHashLine, ordinal } from "../draw/hashes.js";
 
 export function drawGrid(grid, entries, view) {
   const { state, owners, colours, event } = view;
-  const about = concerned(event, state);
+  const about = focusOf(event, state);
   grid.style.setProperty("--columns", cellsPerRow(state.blockSize));
   setAttr(grid, "data-tiny", state.blockSize > 6 ? "" : null);
   const nextOut = state.free[0];
   syncKeyed(grid, entries, linkOf, makePhysical, (node, entry) => {
     const block = physicalBlock(state, entry, owners, colours);
     const at = about.entries.indexOf(entry);
-    const now = at < 0 ? null : at > 0 && about.from ? "old" : "";
+    const now = at < 0 ? null : at > 0 && about.repointed ? "old" : "";
     drawPhysical(node, block, state, event, now, entry === nextOut);
   });
 }

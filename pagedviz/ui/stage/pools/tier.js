@@ -1,6 +1,6 @@
 // The host tier: chunks that hold copies of cached blocks by their hash, who is evicted next, and unfinished transfers.
 import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "../dom.js";
-import { concerned } from "../state/focus.js";
+import { focusOf } from "../state/focus.js";
 import { listed, tokenText } from "../text.js";
 
 const MOST_CHUNKS = 64;
@@ -33,7 +33,7 @@ export function drawTier(ui, view) {
   setAttr(ui.node, "hidden", tier ? null : "");
   if (!tier) return;
   setText(ui.detail, ` ${tier.numChunks} chunks of one block each, ${tier.chunks.size} in use`);
-  const about = concerned(view.event, view.state).chunks;
+  const about = focusOf(view.event, view.state).chunks;
   const fixed = tier.numChunks <= MOST_CHUNKS;
   const all = fixed ? Array.from({ length: tier.numChunks }, (_, chunk) => chunk) : [...tier.chunks.keys()].sort((a, b) => a - b);
   const shown = all.slice(0, MOST_CHUNKS);

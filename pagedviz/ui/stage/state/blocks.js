@@ -1,8 +1,11 @@
-// What the events of sequences, blocks and tables mean.
-import { hostEntry, writesOf } from "./entries.js";
-import { inserted, tableWith, tablesIn, tablesMoved, withCounts, withEntry, withRow, without, withoutEntry } from "./changes.js";
+// Blocks: what the events of sequences, blocks and tables change, and what they are about.
+import { hostEntry } from "./entries.js";
+import { inserted, tableWith, tablesIn, withCounts, withEntry, withRow, without, withoutEntry } from "./changes.js";
+import { blocksOf, logicalsOf, slotsOf } from "./places.js";
+import { draftsAfterWrite, withoutDrafts, withoutRolledBack } from "./drafts.js";
+import { launchAfterWrite } from "./requests.js";
 
-export function blocksFrom(snapshot) {
+export function fromSnapshot(snapshot) {
   const tables = new Map();
   const tokens = new Map();
   for (const [seq, row] of Object.entries(snapshot.block_tables ?? {})) {
@@ -35,14 +38,23 @@ function counts(byBlock, size) {
   return out;
 }
 
+// What a launch wrote, one element a sequence, for each of the three kinds of write; [] for any other event.
+export function writesOf(event) {
+  if (event?.kind === "TokenWritten") return [{ seq_id: event.seq_id, position: event.position, tokens: [event.token], slots: [event.slot] }];
+  if (event?.kind === "TokensWritten") return [event];
+  if (event?.kind !== "BatchWritten") return [];
+  return event.seq_ids.map((seq_id, k) => ({ seq_id, position: event.positions[k], tokens: event.tokens[k], slots: event.slots[k] }));
+}
+
 function written(s, e) {
+  const writes = writesOf(e);
   const tokens = new Map(s.tokens);
-  for (const { seq_id, position, tokens: wrote } of writesOf(e)) {
+  for (const { seq_id, position, tokens: wrote } of writes) {
     let held = s.tokens.get(seq_id);
     while (held.length < position) held = [...held, ...s.cached.get(s.tables.get(seq_id)[Math.floor(held.length / s.blockSize)]).tokens];
     tokens.set(seq_id, [...held, ...wrote]);
   }
-  return { tokens };
+  return { tokens, ...launchAfterWrite(s, writes), ...draftsAfterWrite(s, writes) };
 }
 
 // A table ends before a block; the tokens are those of the first group's table.
@@ -59,9 +71,9 @@ const added = (s, seq, salt) => ({
   salts: withEntry(s.salts, seq, salt ?? null),
 });
 
-export const BLOCK_CHANGES = {
+export const changes = {
   SequenceAdded: (s, e) => added(s, e.seq_id, e.salt),
-  // what the parent's window has passed is passed for the child too
+  // blocks that are out of the parent's window are out of the child's too
   SequenceForked: (s, e) => {
     const skipped = e.num_skipped ?? 0;
     return {
@@ -75,6 +87,7 @@ export const BLOCK_CHANGES = {
     groupTables: s.groupTables.map((tables) => withoutEntry(tables, e.seq_id)),
     tokens: withoutEntry(s.tokens, e.seq_id),
     salts: withoutEntry(s.salts, e.seq_id),
+    ...withoutDrafts(s, e.seq_id),
   }),
   BlockAllocated: (s, e) => ({
     free: without(s.free, e.block),
@@ -109,6 +122,7 @@ export const BLOCK_CHANGES = {
     free: inserted(without(s.free, e.target), e.queue_index, e.source),
     ...tableWith(s, e.seq_id, e.logical_block, e.target, e.group),
     refs: withCounts(s.refs, [[e.source, 0], [e.target, e.ref_count]]),
+    ...withoutRolledBack(s, e.source),
   }),
   TokenWritten: written,
   TokensWritten: written,
@@ -120,6 +134,7 @@ export const BLOCK_CHANGES = {
       free: without(s.free, e.target),
       refs: withCounts(s.refs, [[e.target, 1]]),
       pins: withEntry(s.pins, e.target, copied),
+      ...withoutRolledBack(s, e.target),
     };
   },
   EntryRewritten: (s, e) => ({
@@ -137,20 +152,23 @@ export const BLOCK_CHANGES = {
     ...dropped(s, e),
     ...(e.where === "host"
       ? { hostRefs: withCounts(s.hostRefs, [[e.block, 0]]), hostFree: inserted(s.hostFree, e.queue_index, e.block) }
-      : { refs: withCounts(s.refs, [[e.block, 0]]), free: inserted(s.free, e.queue_index, e.block) }),
+      : { refs: withCounts(s.refs, [[e.block, 0]]), free: inserted(s.free, e.queue_index, e.block), ...withoutRolledBack(s, e.block) }),
   }),
-  BlockSpilled: (s, e) => ({
-    tables: tablesMoved(s, e.seq_ids, e.block, hostEntry(e.host_block)),
-    hostRefs: withCounts(s.hostRefs, [[e.host_block, s.refs[e.block]]]),
-    refs: withCounts(s.refs, [[e.block, 0]]),
-    hostFree: without(s.hostFree, e.host_block),
-    free: inserted(s.free, e.queue_index, e.block),
-  }),
-  BlockReloaded: (s, e) => ({
-    tables: tablesMoved(s, e.seq_ids, hostEntry(e.host_block), e.block),
-    refs: withCounts(s.refs, [[e.block, s.hostRefs[e.host_block]]]),
-    hostRefs: withCounts(s.hostRefs, [[e.host_block, 0]]),
-    free: without(s.free, e.block),
-    hostFree: inserted(s.hostFree, e.queue_index, e.host_block),
-  }),
+};
+
+const write = {
+  entries: (e, s) => blocksOf(s, writesOf(e).flatMap((each) => slotsOf(s, each))),
+  logicals: (e, s, seq) => {
+    const { position, tokens } = writesOf(e).find(({ seq_id }) => seq_id === seq);
+    return logicalsOf(s, position, tokens.length);
+  },
+};
+
+export const focus = {
+  TokenWritten: write,
+  TokensWritten: write,
+  BatchWritten: write,
+  BlockCopied: { entries: (e) => [e.source, e.target] },
+  EntryRewritten: { entries: (e) => [e.target, e.source], isRepointed: true },
+  BlockCollapsed: { entries: (e) => [e.target, e.source], isRepointed: true },
 };

@@ -30,16 +30,3 @@ export function tableWith(state, seq, logical, entry, group) {
   row[logical] = entry;
   return withRow(state, seq, row, group);
 }
-
-// Every table in `seqs` that names `from` names `to` instead.
-export function tablesMoved(state, seqs, from, to) {
-  const tables = new Map(state.tables);
-  for (const seq of seqs) tables.set(seq, tables.get(seq).map((entry) => (entry === from ? to : entry)));
-  return tables;
-}
-
-// The slot of a position in one group's table, or null when no block is there for it.
-export function slotOf(state, seq, position, group) {
-  const entry = tablesIn(state, group).get(seq)?.[Math.floor(position / state.blockSize)];
-  return entry === undefined || entry < 0 || entry === state.nullBlock ? null : entry * state.blockSize + (position % state.blockSize);
-}

@@ -1,8 +1,9 @@
-// What the events of drafts mean, and which slots hold what was rolled back: no snapshot has those, and no kernel reads them.
-import { writesOf } from "./entries.js";
-import { slotOf, withEntry, withoutEntry } from "./changes.js";
+// Drafts: what their events change, and what they are about; also the slots that hold rejected tokens, which no snapshot
+// has and no kernel reads.
+import { withEntry, withoutEntry } from "./changes.js";
+import { blocksOf, logicalsOf, slotOf, slotsOf } from "./places.js";
 
-export function draftsFrom(snapshot) {
+export function fromSnapshot(snapshot) {
   const drafted = Object.entries(snapshot.drafted ?? {}).map(([seq, tokens]) => {
     const position = (snapshot.tokens[seq]?.length ?? 0) + 1; // behind the one known token
     return [seq, { position, tokens, confidences: [] }];
@@ -15,14 +16,14 @@ export function draftsFrom(snapshot) {
 }
 
 const withoutSlots = (rolledBack, gone) => (rolledBack.size ? new Map([...rolledBack].filter(([slot]) => !gone(slot))) : rolledBack);
-const cleared = (s, block) => ({ rolledBack: withoutSlots(s.rolledBack, (slot) => Math.floor(slot / s.blockSize) === block) });
 const groupsOf = (s) => s.windows.map((_, group) => group);
 
-function draftsWritten(s, e) {
+// After a launch: the drafts that it computed are in their slots and not verified yet.
+export function draftsAfterWrite(s, writes) {
   const drafted = new Map(s.drafted);
   const unverified = new Map(s.unverified);
   const slots = new Set();
-  for (const { seq_id, position, tokens } of writesOf(e)) {
+  for (const { seq_id, position, tokens } of writes) {
     const drafts = drafted.get(seq_id);
     if (drafts) unverified.set(seq_id, { count: drafts.tokens.length, confidences: drafts.confidences });
     drafted.delete(seq_id);
@@ -30,6 +31,11 @@ function draftsWritten(s, e) {
   }
   return { drafted, unverified, rolledBack: withoutSlots(s.rolledBack, (slot) => slots.has(slot)) };
 }
+
+// A block that leaves its sequence, or is written as a whole, holds no rejected token any more.
+export const withoutRolledBack = (s, block) => ({ rolledBack: withoutSlots(s.rolledBack, (slot) => Math.floor(slot / s.blockSize) === block) });
+
+export const withoutDrafts = (s, seq) => ({ drafted: withoutEntry(s.drafted, seq), unverified: withoutEntry(s.unverified, seq) });
 
 function verified(s, e) {
   const held = s.tokens.get(e.seq_id);
@@ -43,7 +49,7 @@ function verified(s, e) {
   return { tokens: withEntry(s.tokens, e.seq_id, held.slice(0, e.num_tokens)), unverified: withoutEntry(s.unverified, e.seq_id), rolledBack };
 }
 
-// The last of them will not be verified; often that is all.
+// The last drafts, often all of them, will not be verified.
 function dropLast(s, e) {
   const { position, tokens, confidences } = s.drafted.get(e.seq_id);
   const keep = tokens.length - e.tokens.length;
@@ -51,19 +57,19 @@ function dropLast(s, e) {
   return { drafted: keep > 0 ? withEntry(s.drafted, e.seq_id, kept) : withoutEntry(s.drafted, e.seq_id) };
 }
 
-const forgotten = (s, e) => ({ drafted: withoutEntry(s.drafted, e.seq_id), unverified: withoutEntry(s.unverified, e.seq_id) });
-
-export const DRAFT_CHANGES = {
+export const changes = {
   TokensDrafted: (s, e) => ({ drafted: withEntry(s.drafted, e.seq_id, { position: e.position, tokens: e.tokens, confidences: e.confidences }) }),
   DraftsDropped: dropLast,
   DraftsVerified: verified,
-  TokenWritten: draftsWritten,
-  TokensWritten: draftsWritten,
-  BatchWritten: draftsWritten,
-  SequenceFreed: forgotten,
-  BlockFreed: (s, e) => (e.where === "host" ? {} : cleared(s, e.block)),
-  BlockCollapsed: (s, e) => cleared(s, e.source),
-  BlockCopied: (s, e) => cleared(s, e.target),
-  BlockSpilled: (s, e) => cleared(s, e.block),
-  BlockOutOfWindow: (s, e) => (e.queue_index === null ? {} : cleared(s, e.block)),
+};
+
+export const focus = {
+  TokensDrafted: {
+    entries: (e, s) => blocksOf(s, slotsOf(s, e)),
+    logicals: (e, s) => logicalsOf(s, e.position, e.tokens.length),
+  },
+  DraftsVerified: {
+    entries: (e, s) => blocksOf(s, e.slots),
+    logicals: (e, s) => logicalsOf(s, e.num_tokens - e.accepted.length, e.accepted.length + e.rejected.length),
+  },
 };

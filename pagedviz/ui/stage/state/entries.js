@@ -8,11 +8,3 @@ export const linkOf = (entry) => (entry < 0 ? `h${-1 - entry}` : `d${entry}`);
 export const endsOf = (link) => (link ?? "").split(" ").filter(Boolean);
 export const entryOf = (end) => (end[0] === "d" ? Number(end.slice(1)) : end[0] === "h" ? hostEntry(Number(end.slice(1))) : null);
 export const nameOf = (entry) => (entry < 0 ? `h${-1 - entry}` : String(entry));
-
-// What a launch wrote, one element a sequence, whichever of the three kinds told it; of other events nothing.
-export function writesOf(event) {
-  if (event?.kind === "TokenWritten") return [{ seq_id: event.seq_id, position: event.position, tokens: [event.token], slots: [event.slot] }];
-  if (event?.kind === "TokensWritten") return [event];
-  if (event?.kind !== "BatchWritten") return [];
-  return event.seq_ids.map((seq_id, k) => ({ seq_id, position: event.positions[k], tokens: event.tokens[k], slots: event.slots[k] }));
-}

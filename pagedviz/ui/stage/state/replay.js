@@ -1,26 +1,22 @@
-// Replay: the state after k events, found from the base snapshot. Nothing here touches the page.
-// apply() returns a new state and shares with the old one what the event left alone.
-import { BLOCK_CHANGES, blocksFrom } from "./blocks.js";
-import { REQUEST_CHANGES, requestsFrom } from "./requests.js";
-import { WINDOW_CHANGES, windowsFrom } from "./windows.js";
-import { DRAFT_CHANGES, draftsFrom } from "./drafts.js";
-import { TIER_CHANGES, tierFrom } from "./transfers.js";
+// Replay: the state after k events, from the base snapshot on. Nothing here touches the page.
+import { changes as blockChanges, fromSnapshot as blocksFrom } from "./blocks.js";
+import { changes as windowChanges, fromSnapshot as windowsFrom } from "./windows.js";
+import { changes as draftChanges, fromSnapshot as draftsFrom } from "./drafts.js";
+import { changes as requestChanges, fromSnapshot as requestsFrom } from "./requests.js";
+import { changes as transferChanges, fromSnapshot as tierFrom } from "./transfers.js";
 
-// An event may mean something to several families, each in its turn.
-const FAMILIES = [BLOCK_CHANGES, REQUEST_CHANGES, WINDOW_CHANGES, DRAFT_CHANGES, TIER_CHANGES];
+const CHANGES = { ...blockChanges, ...windowChanges, ...draftChanges, ...requestChanges, ...transferChanges };
 
 function fromSnapshot(snapshot) {
-  const state = { ...blocksFrom(snapshot), ...requestsFrom(snapshot), ...windowsFrom(snapshot), ...draftsFrom(snapshot), ...tierFrom(snapshot) };
+  const state = Object.assign({}, ...[blocksFrom, windowsFrom, draftsFrom, requestsFrom, tierFrom].map((from) => from(snapshot)));
   return { ...state, pins: new Map([...state.pins].filter(([block]) => !state.held.has(block))) };
 }
 
-// WriteStopped, OperationRefused and kinds of a later version change nothing.
+// The state after an event: a new one, which shares with the old one what the event leaves alone. WriteStopped,
+// OperationRefused and kinds of a later version change nothing.
 function apply(event, state) {
-  for (const changes of FAMILIES) {
-    const change = changes[event.kind];
-    if (change) state = { ...state, ...change(state, event) };
-  }
-  return state;
+  const change = CHANGES[event.kind];
+  return change ? { ...state, ...change(state, event) } : state;
 }
 
 const KEY_FRAME_EVERY = 32;

@@ -1,8 +1,7 @@
-// What the events of requests mean: queues, launches, outputs by sequence, and the tree of beams that a request grew.
-import { writesOf } from "./entries.js";
+// Requests: what their events change in queues, launches, outputs by sequence, and the tree of beams of a request.
 import { inserted, withEntry, without, withoutEntry } from "./changes.js";
 
-export function requestsFrom(snapshot) {
+export function fromSnapshot(snapshot) {
   const requests = new Map(Object.entries(snapshot.requests ?? {}).map(([id, { num_tokens: numTokens, outputs, scores, ...rest }]) => [
     id, { ...rest, numTokens, outputs: new Map(Object.entries(outputs)), scores: new Map(Object.entries(scores ?? {})) },
   ]));
@@ -15,12 +14,11 @@ export function requestsFrom(snapshot) {
     scheduled: new Map(Object.entries(snapshot.scheduled ?? {})),
     engineStep: snapshot.engine_step ?? 0,
     tokenBudget: snapshot.token_budget ?? 0,
-    // What is drawn beside the queues and no snapshot has: the tokens that this step's launch will write, from where on;
-    // who was preempted and how; why the first of the waiting waits; the beams that were chosen so far.
-    launching: new Map(),
-    ahead: new Map(), // "A:1": A's logical block 1 names a block that this launch fills
-    preempted: new Map(),
-    waits: null,
+    // What is drawn beside the queues and no snapshot has:
+    launching: new Map(), // sequence -> the tokens that this step's launch will write: from which position on, how many
+    ahead: new Map(), // "A:1" -> A: A's logical block 1 names a block that this launch fills
+    preempted: new Map(), // request -> how it was preempted
+    waits: null, // why the first of the waiting requests waits
     beamTrees: new Map(), // request -> levels of {seq, parent, token, score}; parent: the place in the level before
   };
 }
@@ -29,7 +27,7 @@ export const widthOf = ({ samples = 1, beams = 1 }) => Math.max(samples, beams);
 export const isSeveral = (request) => widthOf(request) > 1;
 export const firstOf = (id, request) => (isSeveral(request) ? `${id}.1` : id);
 
-// Where a sequence's computed tokens end once the blocks are filled that it names ahead of their tokens.
+// How many tokens of a sequence are computed once the blocks that it names ahead of their tokens are filled.
 function endOfNamed(s, seq) {
   const row = s.tables.get(seq) ?? [];
   let end = (s.tokens.get(seq) ?? []).length;
@@ -37,9 +35,10 @@ function endOfNamed(s, seq) {
   return end;
 }
 
-function launched(s, e) {
+// After a launch its sequences wait for no token any more.
+export function launchAfterWrite(s, writes) {
   const launching = new Map(s.launching);
-  for (const { seq_id } of writesOf(e)) launching.delete(seq_id);
+  for (const { seq_id } of writes) launching.delete(seq_id);
   return { launching, ahead: new Map([...s.ahead].filter(([, seq]) => launching.has(seq))) };
 }
 
@@ -86,10 +85,7 @@ function beamsChosen(s, e) {
   };
 }
 
-export const REQUEST_CHANGES = {
-  TokenWritten: launched,
-  TokensWritten: launched,
-  BatchWritten: launched,
+export const changes = {
   RequestSubmitted: (s, e) => {
     const { tokens: prompt, num_tokens: numTokens, priority, salt, samples = 1, beams = 1 } = e;
     const request = { prompt, numTokens, priority, salt, samples, beams, outputs: new Map(), scores: new Map() };
