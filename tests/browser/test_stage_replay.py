@@ -1,6 +1,5 @@
 """The stage's replay is the engine's: after every event of real runs it knows just what the engine's snapshot says."""
 
-import re
 from typing import Any
 
 import pytest
@@ -8,8 +7,6 @@ import pytest
 pytestmark = pytest.mark.browser
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
-from pagedviz.engine.log.events.base import Event  # noqa: E402
-from pagedviz.ui import stage  # noqa: E402
 from tests import run_cases  # noqa: E402
 from tests.browser import serving_cases, stage_demo  # noqa: E402
 from tests.browser.replay_check import call, expected, replayed  # noqa: E402
@@ -55,11 +52,6 @@ def test_runs_in_which_every_event_happens_are_replayed(browser: Any) -> None:
     for run in run_cases.RUNS:
         happenings = run_cases.happenings(run)
         compare(browser, happenings[0].before, happenings)
-
-
-def test_every_event_has_an_icon_and_a_word() -> None:
-    icons = (stage.HERE / "icons.js").read_text(encoding="utf-8")
-    assert set(re.findall(r"^  (\w+): \{ word: \"\w", icons, flags=re.MULTILINE)) == set(Event.kinds)
 
 
 def test_a_link_names_device_blocks_host_blocks_and_chunks(browser: Any) -> None:

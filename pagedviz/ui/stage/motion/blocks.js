@@ -1,79 +1,25 @@
-// What flies where at each kind of event; those of windows, drafts, the host tier and beams have a file of their own.
+// Blocks: what flies where when sequences come and when blocks are taken, shared, written, copied and freed.
 import { hostEntry } from "../state/entries.js";
 import { writesOf } from "../state/blocks.js";
 import { slotOf } from "../state/places.js";
+import { badge, fade, fills, hashOf, land, takeFromQueue, toQueue } from "./ghosts.js";
 
 const MOST_FLIGHTS = 64; // of the tokens of one write; the others are there already
 
-export const fills = (block) => (block ? [...block.querySelectorAll('[data-fill="filled"] .fill')] : []);
-export const badge = (block) => block?.querySelector(".badge");
-const hashOf = (block) => block?.querySelector(".hash");
+const entryOf = (event) => (event.where === "host" ? hostEntry(event.block) : event.block);
 
-// Fades away where it was, over what is there now.
-export function fade(motion, strip, frames = [{ opacity: 1 }, { opacity: 0 }]) {
-  if (!strip) return;
-  motion.fly(strip.ghost, strip.rect, strip.rect);
-  motion.run(strip.ghost, frames);
-}
+export const before = {
+  BlockAllocated: (m, e) => m.taken(e.block),
+  BlockHit: (m, e) => m.taken(e.block),
+  BlockCopied: (m, e) => m.taken(e.target),
+  BlockEvicted: (m, e) => m.left(e.block),
+  BlockCollapsed: (m, e) => m.left(e.source),
+  BlockFreed: (m, e) => m.left(entryOf(e)),
+};
 
-export function toQueue(motion, entry) {
-  const chip = motion.chip(entry);
-  const from = motion.physical(entry)?.querySelector(".id").getBoundingClientRect() ?? motion.rect(entry);
-  if (!chip || !from) return;
-  const to = chip.getBoundingClientRect();
-  motion.fly(chip.cloneNode(true), new DOMRect(from.left, from.top, to.width, to.height), to, [chip]);
-}
-
-function land(motion, entry, strip) {
-  const target = motion.physical(entry);
-  if (strip) motion.fly(strip.ghost, strip.rect, target ? target.querySelector(".cells").getBoundingClientRect() : motion.rect(entry), fills(target));
-}
-
-export function takeFromQueue(motion, entry, before) {
-  if (!before.chip) return;
-  const to = motion.physical(entry)?.querySelector(".id").getBoundingClientRect() ?? motion.rect(entry);
-  if (to) motion.fly(before.chip.ghost, before.chip.rect, new DOMRect(to.left, to.top, before.chip.rect.width, before.chip.rect.height));
-}
-
-// Each token from its cell in the row to its slot in every group. Those of one sequence leave one after the other and the
-// last lands when time is up; several sequences' leave at once, for one launch wrote them all.
-function flyTokens(motion, event) {
-  const writes = writesOf(event);
-  for (const write of writes) flyWrite(motion, write, Math.ceil(MOST_FLIGHTS / writes.length));
-}
-
-function flyWrite(motion, { seq_id, position, tokens }, most) {
-  const { state } = motion;
-  const flights = [];
-  for (const block of motion.root.querySelectorAll(`.logical[data-seq="${CSS.escape(seq_id)}"]`)) {
-    for (const cell of block.querySelectorAll("[data-offset]")) {
-      const at = block.dataset.logical * state.blockSize + Number(cell.dataset.offset);
-      if (at < position || at >= position + tokens.length) continue;
-      for (let group = 0; group < state.windows.length && flights.length < most; group += 1) {
-        const slot = slotOf(state, seq_id, at, group);
-        if (slot === null) continue;
-        const entry = Math.floor(slot / state.blockSize);
-        const target = motion.physical(entry)?.querySelector(`[data-offset="${slot % state.blockSize}"]`);
-        flights.push({ cell, target, from: cell.getBoundingClientRect(), to: target?.getBoundingClientRect() ?? motion.rect(entry) });
-      }
-    }
-  }
-  if (flights.length === 0) return;
-  const style = getComputedStyle(flights[0].cell);
-  const colours = ["--fill", "--fill-text"].map((name) => [name, style.getPropertyValue(name)]);
-  const duration = motion.ms * (flights.length > 1 ? 0.5 : 1);
-  flights.forEach(({ cell, target, from, to }, k) => {
-    const ghost = cell.cloneNode(true);
-    for (const [name, value] of colours) ghost.style.setProperty(name, value);
-    const delay = k && ((motion.ms - duration) * k) / (flights.length - 1);
-    motion.fly(ghost, from, to, target ? [target.firstElementChild] : [], { delay, duration });
-    motion.run(cell.firstElementChild, [{ transform: "scale(.8)", opacity: 0.3 }, { transform: "none", opacity: 1 }], { duration: motion.ms * 0.35 });
-  });
-}
-
-export const MOVES = {
+export const moves = {
   SequenceAdded: (m, e) => m.appear(m.root.querySelector(`[data-row="${CSS.escape(e.seq_id)}"]`)),
-  SequenceForked: (m, e) => MOVES.SequenceAdded(m, e),
+  SequenceForked: (m, e) => moves.SequenceAdded(m, e),
   BlockAllocated: (m, e, before) => {
     takeFromQueue(m, e.block, before);
     m.appear(m.logical(e.seq_id, e.logical_block));
@@ -81,7 +27,7 @@ export const MOVES = {
   },
   BlockShared: (m, e) => {
     m.appear(m.logical(e.seq_id, e.logical_block));
-    m.pulse(badge(m.physical(e.where === "host" ? hostEntry(e.block) : e.block)), 1.6);
+    m.pulse(badge(m.physical(entryOf(e))), 1.6);
   },
   BlockHit: (m, e, before) => {
     takeFromQueue(m, e.block, before);
@@ -118,21 +64,45 @@ export const MOVES = {
     m.pulse(m.logical(e.seq_id, e.logical_block)?.querySelector(".id"), 1.6);
     m.pulse(m.root.querySelector(`[data-table="${CSS.escape(e.seq_id)}"] [data-now] .entry`), 1.4);
   },
-  BlockReleased: (m, e) => m.pulse(badge(m.physical(e.where === "host" ? hostEntry(e.block) : e.block)), 1.6),
+  BlockReleased: (m, e) => m.pulse(badge(m.physical(entryOf(e))), 1.6),
   BlockFreed: (m, e, before) => {
     fade(m, before.cells);
-    toQueue(m, e.where === "host" ? hostEntry(e.block) : e.block);
+    toQueue(m, entryOf(e));
   },
-  BlockSpilled: (m, e, before) => land(m, hostEntry(e.host_block), before.cells),
-  BlockReloaded: (m, e, before) => land(m, e.block, before.cells),
-  RequestScheduled: (m, e) => {
-    m.pulse(m.card(e.seq_id)?.querySelector(".share"), 1.2);
-    m.appear(m.root.querySelector(`[data-share="${CSS.escape(e.seq_id)}"]`));
-  },
-  RequestWaits: (m) => m.appear(m.root.querySelector(".request-note:not(:empty)")),
-  TokensSampled: (m, e) => {
-    for (const seq of e.seq_ids) m.pulse(m.card(seq)?.querySelector(".request-token"), 1.2);
-    for (const cell of m.root.querySelectorAll('[data-fill="sampled"]')) m.appear(cell);
-  },
-  OperationRefused: (m) => m.appear(m.root.querySelector(".notice")),
 };
+
+// Each token from its cell in the row to its slot in every group. Those of one sequence leave one after the other and the
+// last lands when time is up; several sequences' leave at once, for one launch wrote them all.
+function flyTokens(motion, event) {
+  const writes = writesOf(event);
+  for (const write of writes) flyWrite(motion, write, Math.ceil(MOST_FLIGHTS / writes.length));
+}
+
+function flyWrite(motion, { seq_id, position, tokens }, most) {
+  const { state } = motion;
+  const flights = [];
+  for (const block of motion.root.querySelectorAll(`.logical[data-seq="${CSS.escape(seq_id)}"]`)) {
+    for (const cell of block.querySelectorAll("[data-offset]")) {
+      const at = block.dataset.logical * state.blockSize + Number(cell.dataset.offset);
+      if (at < position || at >= position + tokens.length) continue;
+      for (let group = 0; group < state.windows.length && flights.length < most; group += 1) {
+        const slot = slotOf(state, seq_id, at, group);
+        if (slot === null) continue;
+        const entry = Math.floor(slot / state.blockSize);
+        const target = motion.physical(entry)?.querySelector(`[data-offset="${slot % state.blockSize}"]`);
+        flights.push({ cell, target, from: cell.getBoundingClientRect(), to: target?.getBoundingClientRect() ?? motion.rect(entry) });
+      }
+    }
+  }
+  if (flights.length === 0) return;
+  const style = getComputedStyle(flights[0].cell);
+  const colours = ["--fill", "--fill-text"].map((name) => [name, style.getPropertyValue(name)]);
+  const duration = motion.ms * (flights.length > 1 ? 0.5 : 1);
+  flights.forEach(({ cell, target, from, to }, k) => {
+    const ghost = cell.cloneNode(true);
+    for (const [name, value] of colours) ghost.style.setProperty(name, value);
+    const delay = k && ((motion.ms - duration) * k) / (flights.length - 1);
+    motion.fly(ghost, from, to, target ? [target.firstElementChild] : [], { delay, duration });
+    motion.run(cell.firstElementChild, [{ transform: "scale(.8)", opacity: 0.3 }, { transform: "none", opacity: 1 }], { duration: motion.ms * 0.35 });
+  });
+}

@@ -1,9 +1,18 @@
 // Motion over a picture that is already final: ghosts fly, and the cells they land on are veiled until then.
 // Everything is over in 400 ms at most, and finish() ends it at once.
 import { h } from "../dom.js";
-import { hostEntry, linkOf } from "../state/entries.js";
-import { MOVES, fade } from "./blocks.js";
-import { SERVING_MOVES, ghostOf } from "./transfers.js";
+import { linkOf } from "../state/entries.js";
+import { moves as baseMoves } from "./base.js";
+import { before as beforeBlocks, moves as blockMoves } from "./blocks.js";
+import { before as beforeWindows, moves as windowMoves } from "./windows.js";
+import { before as beforeDrafts, moves as draftMoves } from "./drafts.js";
+import { before as beforeRequests, moves as requestMoves } from "./requests.js";
+import { before as beforeTransfers, moves as transferMoves } from "./transfers.js";
+import { seen } from "./ghosts.js";
+
+// By kind of event: what must be measured or cloned before the picture changes, and what moves after it.
+const BEFORE = { ...beforeBlocks, ...beforeWindows, ...beforeDrafts, ...beforeRequests, ...beforeTransfers };
+const MOVES = { ...baseMoves, ...blockMoves, ...windowMoves, ...draftMoves, ...requestMoves, ...transferMoves };
 
 const LONGEST = 380;
 const EASE = "cubic-bezier(.4, 0, .2, 1)";
@@ -49,22 +58,27 @@ export class Motion {
     return slots.map((slot) => this.physical(Math.floor(slot / blockSize))?.querySelector(`[data-offset="${slot % blockSize}"]`)).filter(Boolean);
   }
 
-  // What must be measured or cloned before the picture changes.
   before(event, state) {
     if (this.still.matches) return null;
     this.state = state;
-    const chips = new Map();
-    for (const node of this.root.querySelectorAll(".free-chip")) chips.set(node.dataset.link, node.getBoundingClientRect());
-    const cards = new Map();
-    for (const node of this.root.querySelectorAll(".request")) cards.set(node.dataset.request, node.getBoundingClientRect());
-    const leaver = ["RequestFinished", "RequestAborted"].includes(event.kind) ? this.card(event.seq_id) : null;
-    const leaving = { BlockSpilled: event.block, BlockReloaded: hostEntry(event.host_block ?? 0), BlockFreed: event.where === "host" ? hostEntry(event.block) : event.block, BlockEvicted: event.block, BlockCollapsed: event.source, BlockOutOfWindow: event.queue_index === null ? undefined : event.block }[event.kind];
-    const cells = leaving === undefined ? null : this.strip(leaving);
-    const garbage = event.kind === "DraftsVerified" ? this.cellsAt(event.slots).map(seen) : [];
-    const chunk = event.kind === "TierEvicted" ? this.chunk(event.chunk) : null;
-    const taken = { BlockAllocated: event.block, BlockCopied: event.target, BlockHit: event.block, NullBlockTaken: event.block }[event.kind];
-    const chip = taken === undefined ? null : this.chip(taken);
-    return { chips, cards, card: leaver && seen(leaver), cells, leaving, garbage, chunk: chunk && seen(chunk), top: this.poolsTop(), chip: chip && seen(chip) };
+    const placesOf = (nodes, name) => new Map([...this.root.querySelectorAll(nodes)].map((node) => [node.dataset[name], node.getBoundingClientRect()]));
+    return {
+      chips: placesOf(".free-chip", "link"),
+      cards: placesOf(".request", "request"),
+      top: this.poolsTop(),
+      ...BEFORE[event.kind]?.(this, event),
+    };
+  }
+
+  // The chip of a block that leaves the free queue.
+  taken(entry) {
+    const chip = this.chip(entry);
+    return { chip: chip && seen(chip) };
+  }
+
+  // The cells of a block that loses what is in them.
+  left(entry) {
+    return { leaving: entry, cells: this.strip(entry) };
   }
 
   poolsTop() {
@@ -98,10 +112,9 @@ export class Motion {
     if (before.chip) before.chip.rect = moved(before.chip.rect);
     if (before.cells) before.cells.rect = this.physical(before.leaving)?.querySelector(".cells").getBoundingClientRect() ?? moved(before.cells.rect);
     this.origin = this.root.getBoundingClientRect();
-    (MOVES[event.kind] ?? SERVING_MOVES[event.kind])?.(this, event, before);
+    MOVES[event.kind]?.(this, event, before);
     this.slideQueue(before.chips);
     this.moveCards(before.cards);
-    fade(this, before.card);
   }
 
   card(seq) {
@@ -160,9 +173,6 @@ export class Motion {
     }
   }
 }
-
-// A node as a ghost, with its place.
-const seen = (node) => ({ ghost: ghostOf(node), rect: node.getBoundingClientRect() });
 
 // What is not displayed, such as the free queue while the lens is open, has a rectangle of no size, at 0, 0.
 const isSeen = (rect) => Boolean(rect?.width);

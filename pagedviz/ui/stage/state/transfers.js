@@ -140,7 +140,7 @@ export const changes = {
 };
 
 // A table's entry goes from one block to another; the event names no place in the table.
-const moves = (to, from) => ({
+const repointing = (to, from) => ({
   entries: (e) => [to(e), from(e)],
   logicals: (e, s, seq) => [s.tables.get(seq)?.indexOf(to(e)) ?? -1].filter((place) => place >= 0),
   isRepointed: true,
@@ -150,8 +150,8 @@ const hostBlock = (e) => hostEntry(e.host_block);
 const transfer = { entries: (e) => e.device_blocks };
 
 export const focus = {
-  BlockSpilled: moves(hostBlock, deviceBlock),
-  BlockReloaded: moves(deviceBlock, hostBlock),
+  BlockSpilled: repointing(hostBlock, deviceBlock),
+  BlockReloaded: repointing(deviceBlock, hostBlock),
   TierStoreBegun: transfer,
   TierStoreFinished: transfer,
   TierStoreFailed: transfer,
