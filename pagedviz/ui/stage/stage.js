@@ -4,15 +4,15 @@ import { entryOf, isHost } from "./state/entries.js";
 import { Replay } from "./state/replay.js";
 import { colourBook } from "./derived/colours.js";
 import { ownersByEntry } from "./derived/owners.js";
-import { usesOf } from "./derived/features.js";
+import { featuresOf } from "./derived/features.js";
 import { drawSequences, makeSequences } from "./draw/sequences.js";
 import { drawRequests, makeRequests } from "./draw/requests.js";
 import { drawPools, makePools } from "./pools/pools.js";
 import { drawPanel, makePanel, settlePanel, verdictOf } from "./draw/panel.js";
 import { drawTimeline, makeTimeline } from "./draw/timeline.js";
 import { drawTransport, makeTransport } from "./draw/transport.js";
-import { Links } from "./highlight/highlight.js";
-import { chainLinks } from "./derived/chains.js";
+import { Highlight } from "./highlight/highlight.js";
+import { chainEnds } from "./derived/chains.js";
 import { Motion } from "./motion/motion.js";
 import { Lens } from "./lens/lens.js";
 import { listenToKeys } from "./keys.js";
@@ -49,8 +49,8 @@ class Stage {
       this.draw();
     });
     this.requests = makeRequests();
-    this.links = new Links(this.root);
-    this.pools = makePools(this.links);
+    this.highlight = new Highlight(this.root);
+    this.pools = makePools(this.highlight);
     this.panel = makePanel();
     this.lens = new Lens(this);
     this.timeline = makeTimeline((step) => this.goTo(step, { animate: step === this.step + 1 }));
@@ -63,9 +63,9 @@ class Stage {
     }, this.lens.button);
     const bigOf = (entry) => (entry === null ? null : isHost(entry) ? this.pools.host.big : this.pools.device.big);
     const bigRect = (end) => bigOf(entryOf(end))?.rectOf(entryOf(end)) ?? null;
-    this.links.bigRect = bigRect;
-    this.links.chainOf = (link) => (this.drawn ? chainLinks(this.drawn, link) : []);
-    this.links.repaint = () => [this.pools.device.big, this.pools.host.big].forEach((big) => big?.view && big.paint());
+    this.highlight.connectors.bigRect = bigRect;
+    this.highlight.chainOf = (link) => (this.drawn ? chainEnds(this.drawn, link) : []);
+    this.highlight.repaint = () => [this.pools.device.big, this.pools.host.big].forEach((big) => big?.view && big.paint());
     this.motion = new Motion(this.root, bigRect);
     const top = h("header", { class: "top" }, this.status, this.op, this.sentence, this.notice);
     const main = h("div", { class: "main" }, this.requests.node, this.sequences.node, this.pools.node, this.lens.node);
@@ -85,7 +85,7 @@ class Stage {
     if (!known || length !== data.steps.length) {
       this.replay = new Replay(data.base, data.steps);
       this.colours = colourBook(data.base, data.steps);
-      this.uses = usesOf(data.base, data.steps);
+      this.features = featuresOf(data.base, data.steps);
     }
     const total = data.steps.length;
     const before = this.step;
@@ -215,7 +215,7 @@ class Stage {
       backend: data.backend ?? "",
       veil: data.veil,
       chosen: this.chosen,
-      uses: this.uses,
+      features: this.features,
       maxSeqs: data.cache?.max_num_seqs ?? null,
       numLayers: data.cache?.num_layers ?? 1,
       playing: this.playing !== null,
@@ -233,7 +233,7 @@ class Stage {
     drawPanel(this.panel, view);
     this.lens.draw();
     this.drawBar(view);
-    this.links.refresh();
+    this.highlight.refresh();
     setAttr(this.root, "data-steps", view.steps.length);
     setAttr(this.root, "data-verdict", verdictOf(view.check));
     setAttr(this.root, "data-step", view.step);
@@ -266,7 +266,7 @@ class Stage {
     if (!this.data || this.timeline.width === width) return;
     this.timeline.width = width;
     this.drawBar();
-    this.links.light();
+    this.highlight.light();
   }
 
   destroy() {

@@ -1,5 +1,5 @@
 // The chain of hashes from a cached block back to the first block of its prefix.
-import { endsOf, entryOf, linkOf } from "../state/entries.js";
+import { endsOf, entryOf, endOf } from "../state/entries.js";
 import { tablesIn } from "../state/changes.js";
 
 const byHash = new WeakMap();
@@ -33,8 +33,8 @@ export function chainOf(state, owners, block) {
   }
 }
 
-// The links of a block's chain, for those who light it; none for a block without a hash.
-export function chainLinks({ state, owners }, link) {
-  const chains = endsOf(link).map(entryOf).filter((block) => state.cached.has(block)).map((block) => chainOf(state, owners, block).blocks.map(linkOf));
+// The ends of the blocks in the chains of a link, which light up with it; none for a block without a hash.
+export function chainEnds({ state, owners }, link) {
+  const chains = endsOf(link).map(entryOf).filter((block) => state.cached.has(block)).map((block) => chainOf(state, owners, block).blocks.map(endOf));
   return [...new Set(chains.flat())];
 }

@@ -1,8 +1,8 @@
-// What a run uses at all: lanes, pools and signs of the legend that it never needs are not on the screen.
+// The features that a run uses: lanes, pools and signs of the legend that it never needs are not on the screen.
 
 const isFilled = (map) => Object.keys(map ?? {}).length > 0;
 
-export function usesOf(base, steps) {
+export function featuresOf(base, steps) {
   const has = (...kinds) => steps.some(({ event }) => kinds.includes(event.kind));
   return {
     host: isFilled(base.host_ref_counts) || has("BlockSpilled", "BlockReloaded"),

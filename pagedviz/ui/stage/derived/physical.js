@@ -1,5 +1,5 @@
 // One physical block, as the drawings need to know it.
-import { blockOf, isHost, linkOf, nameOf } from "../state/entries.js";
+import { blockOf, isHost, endOf, nameOf } from "../state/entries.js";
 import { GREY } from "./colours.js";
 import { chainOf } from "./chains.js";
 import { comingIn, markOf } from "./slots.js";
@@ -28,7 +28,7 @@ export function physicalBlock(state, entry, owners, colours) {
     entry,
     block,
     name: nameOf(entry),
-    link: linkOf(entry),
+    link: endOf(entry),
     named,
     seqs,
     refCount,

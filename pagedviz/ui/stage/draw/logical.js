@@ -1,6 +1,6 @@
 // One logical block: what the sequence sees of it, and the physical block of each group that it is in.
 import { h, setAttr, setText, syncKeyed, drawCells } from "../dom.js";
-import { blockOf, isHost, linkOf, nameOf } from "../state/entries.js";
+import { blockOf, isHost, endOf, nameOf } from "../state/entries.js";
 import { tablesIn } from "../state/changes.js";
 import { keptIn } from "../derived/physical.js";
 import { listed } from "../text.js";
@@ -31,7 +31,7 @@ export function drawLogical(node, seq, logical, view, now) {
   setAttr(node, "data-seq", seq);
   setAttr(node, "data-logical", logical);
   setAttr(node, "data-entry", nameOf(entry));
-  setAttr(node, "data-link", (held.length ? held : [entry]).map(linkOf).join(" "));
+  setAttr(node, "data-link", (held.length ? held : [entry]).map(endOf).join(" "));
   setAttr(node, "data-filled", filledIn(state, seq, logical));
   setAttr(node, "data-now", now ? "" : null);
   setAttr(node, "data-where", isHost(entry) ? "host" : "device");

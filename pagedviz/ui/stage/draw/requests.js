@@ -31,11 +31,11 @@ function makeLaneOf(name) {
 
 export function drawRequests(ui, view) {
   const { state } = view;
-  setAttr(ui.node, "hidden", view.uses.requests ? null : "");
-  if (!view.uses.requests) return;
+  setAttr(ui.node, "hidden", view.features.requests ? null : "");
+  if (!view.features.requests) return;
   drawBudget(ui, view);
   for (const name of LANES) drawLaneOf(ui.lanes[name], name, state[name], view);
-  setAttr(ui.lanes.swapped.node, "hidden", view.uses.swap ? null : "");
+  setAttr(ui.lanes.swapped.node, "hidden", view.features.swap ? null : "");
   setText(ui.lanes.waiting.note, waitsWords(state));
   const seated = state.running.reduce((sum, id) => sum + widthOf(state.requests.get(id)), 0);
   const idle = view.maxSeqs === null ? 0 : view.maxSeqs - seated;

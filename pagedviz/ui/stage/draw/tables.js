@@ -1,6 +1,6 @@
 // Block tables: one row per logical block, naming a physical block. The learner's page table, one for each group.
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
-import { blockOf, isHost, linkOf, nameOf } from "../state/entries.js";
+import { blockOf, isHost, endOf, nameOf } from "../state/entries.js";
 import { tablesIn } from "../state/changes.js";
 import { focusOf, logicalsInFocus, isInFocus } from "../state/focus.js";
 import { filledIn } from "../derived/slots.js";
@@ -73,7 +73,7 @@ function drawEntry(row, seq, logical, entry, state, now, old) {
   setText(struck, old === null ? "" : nameOf(old));
   setAttr(struck, "aria-label", old === null ? null : `was ${nameOf(old)}`);
   setText(button, nameOf(entry));
-  setAttr(button, "data-link", linkOf(entry));
+  setAttr(button, "data-link", endOf(entry));
   setAttr(button, "aria-label", `table of sequence ${seq}, logical block ${logical} is in ${isHost(entry) ? "host" : "physical"} block ${blockOf(entry)}${isNull ? ", the null block" : ""}`);
   setText(fill, isNull ? "–" : `${filledIn(state, seq, logical)}/${state.blockSize}`);
   setText(where, isNull ? "null" : isHost(entry) ? "host" : "device");

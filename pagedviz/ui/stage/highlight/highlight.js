@@ -1,25 +1,24 @@
-// Linked ends: a logical block, its table entry, its physical block and its free-queue chip light up together.
-// Hover and focus light them for as long as they last; a click pins; Escape lets go.
-import { h, svg, setAttr, setText } from "../dom.js";
+// The ends of a link light up together: a logical block, its table entry, its physical block and its chip in the free queue.
+// Hover and focus light them for as long as they last; a click pins them; Escape lets go.
+import { setAttr } from "../dom.js";
 import { endsOf } from "../state/entries.js";
+import { Connectors } from "./connectors.js";
+import { keepTabStops, moveFocus, moveTabStop } from "./tab_stops.js";
+import { Tip } from "./tip.js";
 
 const isEnd = (node, ends) => endsOf(node.dataset.link).some((one) => ends.includes(one));
 
-const NEXT = { ArrowDown: 1, ArrowUp: -1 };
-
-export class Links {
+export class Highlight {
   constructor(root) {
     this.root = root;
     this.hovered = null;
     this.focused = null;
     this.pinned = null;
-    this.read = null; // what the lens reads just now
+    this.read = null; // the block that the lens reads
     this.repaint = () => {};
-    this.bigRect = () => null;
     this.chainOf = () => [];
-    this.wires = svg("svg", { class: "wires", "aria-hidden": "true" });
-    this.tip = h("div", { class: "tip", role: "tooltip", hidden: "" });
-    root.append(this.wires, this.tip);
+    this.connectors = new Connectors(root);
+    this.tip = new Tip(root);
     root.addEventListener("pointerover", (event) => this.onOver(event));
     root.addEventListener("pointerleave", () => this.leave());
     root.addEventListener("focusin", (event) => this.onFocus(event));
@@ -28,6 +27,7 @@ export class Links {
     root.addEventListener("keydown", (event) => this.onKey(event));
   }
 
+  // The lit link, or null.
   current() {
     return this.hovered ?? this.focused ?? this.pinned ?? this.read;
   }
@@ -35,12 +35,12 @@ export class Links {
   hover(link, words = null, at = null) {
     const changed = this.hovered !== link;
     this.hovered = link;
-    if (words) this.showTip(words, at);
+    if (words) this.tip.show(words, at);
     if (changed) this.light();
   }
 
   leave() {
-    this.hideTip();
+    this.tip.hide();
     if (this.hovered === null) return;
     this.hovered = null;
     this.light();
@@ -51,7 +51,7 @@ export class Links {
     this.light();
   }
 
-  // What was searched for stays lit, whatever the pointer happens to rest on.
+  // A block that was searched for stays lit, whatever the pointer rests on.
   select(link) {
     this.hovered = null;
     this.pinned = link;
@@ -61,28 +61,26 @@ export class Links {
   onOver(event) {
     if (event.target.closest("canvas")) return;
     const end = event.target.closest("[data-link]");
-    const told = event.target.closest(".cell[data-tip], .lens [data-tip]");
-    if (!end && !told) return this.leave();
+    const tipped = event.target.closest(".cell[data-tip], .lens [data-tip]");
+    if (!end && !tipped) return this.leave();
     this.hovered = end?.dataset.link ?? null;
-    if (told) {
-      this.tellOf(told);
-    } else this.hideTip();
+    if (tipped) this.tip.showOf(tipped);
+    else this.tip.hide();
     this.light();
   }
 
   onFocus(event) {
     const end = event.target.closest("[data-link]");
     this.focused = end && event.target.matches(":focus-visible") ? end.dataset.link : null;
-    if (this.focused && end.dataset.tip) this.tellOf(end);
-    const group = event.target.dataset?.rove;
-    if (group) for (const node of this.root.querySelectorAll(`[data-rove="${group}"]`)) setAttr(node, "tabindex", node === event.target ? 0 : -1);
+    if (this.focused && end.dataset.tip) this.tip.showOf(end);
+    moveTabStop(this.root, event.target);
     this.light();
   }
 
   onBlur() {
     if (this.focused === null) return;
     this.focused = null;
-    this.hideTip();
+    this.tip.hide();
     this.light();
   }
 
@@ -94,20 +92,14 @@ export class Links {
   // Up and down move inside a group of blocks (left and right always step); Enter pins, Escape lets go.
   onKey(event) {
     if (event.key === "Escape") {
-      if ((this.hovered ?? this.focused ?? this.pinned) === null && this.tip.hidden) return;
+      if ((this.hovered ?? this.focused ?? this.pinned) === null && this.tip.node.hidden) return;
       this.hovered = this.pinned = this.focused = null;
-      this.hideTip();
+      this.tip.hide();
       this.light();
       return;
     }
-    const group = event.target.dataset?.rove;
-    if (!group || event.ctrlKey || event.altKey || event.metaKey) return;
-    if (NEXT[event.key]) {
-      const all = [...this.root.querySelectorAll(`[data-rove="${group}"]`)];
-      const to = all[all.indexOf(event.target) + NEXT[event.key]];
-      event.preventDefault();
-      to?.focus();
-    } else if ((event.key === "Enter" || event.key === " ") && event.target.localName !== "button") {
+    if (!event.target.dataset?.rove || event.ctrlKey || event.altKey || event.metaKey || moveFocus(this.root, event)) return;
+    if ((event.key === "Enter" || event.key === " ") && event.target.localName !== "button") {
       event.preventDefault();
       this.pin(event.target.dataset.link);
     }
@@ -115,15 +107,7 @@ export class Links {
 
   // After a draw: one tab stop in each group, and the marks on the ends as they are now.
   refresh() {
-    const groups = new Map();
-    for (const node of this.root.querySelectorAll("[data-rove]")) {
-      const group = groups.get(node.dataset.rove);
-      if (group) group.push(node);
-      else groups.set(node.dataset.rove, [node]);
-    }
-    for (const nodes of groups.values()) {
-      if (!nodes.some((node) => node.tabIndex === 0)) setAttr(nodes[0], "tabindex", 0);
-    }
+    keepTabStops(this.root);
     this.light({ repaint: false });
   }
 
@@ -138,81 +122,6 @@ export class Links {
     }
     setAttr(this.root, "data-linking", link === null ? null : "");
     if (repaint) this.repaint();
-    this.wire(link, chain);
-  }
-
-  // Logical block -> table entry -> physical block -> the block whose hash is in its own, for the lit ends only.
-  wire(link, chain) {
-    this.wires.replaceChildren();
-    if (link === null) return;
-    const origin = this.root.getBoundingClientRect();
-    const point = (x, y) => [x - origin.left, y - origin.top];
-    for (const end of endsOf(link)) this.wireEnd(end, point);
-    const chips = [...endsOf(link), ...chain].map((one) => this.root.querySelector(`.physical[data-link="${one}"] .hash`)?.getBoundingClientRect());
-    for (let k = 1; k < chips.length; k += 1) {
-      if (chips[k - 1]?.width && chips[k]?.width) this.arc(...[chips[k - 1], chips[k]].map((box) => [...point(box.left, box.top), box.width, box.height]));
-    }
-  }
-
-  wireEnd(end, point) {
-    const target = this.root.querySelector(`.physical[data-link="${end}"]`)?.getBoundingClientRect() ?? this.bigRect(end);
-    for (const block of this.root.querySelectorAll(`.logical[data-link~="${end}"]`)) {
-      const row = `[data-table-logical="${block.dataset.logical}"]`;
-      const entry = block.closest(".seq").querySelector(`${row} .entry[data-link="${end}"]`);
-      if (!entry || !block.getClientRects().length) continue;
-      const colour = getComputedStyle(block).getPropertyValue("--fill");
-      const from = block.getBoundingClientRect();
-      const via = entry.getBoundingClientRect();
-      const start = point(from.left + from.width / 2, from.bottom);
-      const into = point(via.left - 3, via.top + via.height / 2);
-      this.curve(start, into, colour, false);
-      if (!target) continue;
-      const down = point(target.left + Math.min(target.width / 2, 80), target.top);
-      this.curve(point(via.left + via.width / 2, via.bottom + 2), down, colour, true);
-    }
-  }
-
-  // From a hash to its parent's: below both, or beside both when one stands over the other.
-  arc([x0, y0, w0, h0], [x1, y1, w1, h1]) {
-    const beside = Math.abs(x1 - x0) < 24;
-    const [from, to] = beside ? [[x0, y0 + h0 / 2], [x1, y1 + h1 / 2]] : [[x0 + w0 / 2, y0 + h0], [x1 + w1 / 2, y1 + h1]];
-    const [bx, by] = beside ? [-18, 0] : [0, 18];
-    const tip = beside ? "l-5 -3.500m5 3.500l-5 3.500" : "l-3.500 5m3.500 -5l3.500 5";
-    this.wires.append(
-      svg("path", { d: `M${from}C${from[0] + bx} ${from[1] + by} ${to[0] + bx} ${to[1] + by} ${to}`, class: "chain" }),
-      svg("path", { d: `M${to}${tip}`, class: "chain head" }),
-    );
-  }
-
-  // Below the row and up to the table entry, or down from the entry to the pool: never through a neighbour's cells.
-  curve([x0, y0], [x1, y1], colour, down) {
-    const dy = Math.max(14, Math.abs(y1 - y0) * 0.5);
-    const d = down ? `M${x0} ${y0}C${x0} ${y0 + dy} ${x1} ${y1 - dy} ${x1} ${y1}` : `M${x0} ${y0}C${x0} ${y0 + 22} ${x1 - 70} ${y0 + 22} ${x1} ${y1}`;
-    this.wires.append(
-      svg("path", { d, class: "halo" }),
-      svg("path", { d, style: `stroke:${colour}` }),
-      svg("circle", { cx: x1, cy: y1, r: 3.5, style: `fill:${colour}` }),
-    );
-  }
-
-  // The full text of a cell or block: above it in the rows, below it in the pools, where the connectors come from above.
-  tellOf(node) {
-    const box = node.getBoundingClientRect();
-    const below = node.closest(".physical") !== null;
-    this.showTip(node.dataset.tip, { x: box.left + box.width / 2, y: below ? box.bottom : box.top, below });
-  }
-
-  showTip(words, { x, y, below }) {
-    const origin = this.root.getBoundingClientRect();
-    setText(this.tip, words);
-    setAttr(this.tip, "hidden", null);
-    const box = this.tip.getBoundingClientRect();
-    const left = Math.max(4, Math.min(x - origin.left - box.width / 2, origin.width - box.width - 4));
-    const top = y - origin.top + (below ? 7 : -box.height - 7);
-    this.tip.style.transform = `translate(${Math.round(left)}px, ${Math.round(Math.max(0, top))}px)`;
-  }
-
-  hideTip() {
-    setAttr(this.tip, "hidden", "");
+    this.connectors.draw(link, chain);
   }
 }

@@ -1,7 +1,7 @@
 // The kernel lens: what the decode kernel read, turn by turn, for one sequence, layer and head at the current step.
 // It asks Python, shows nothing but the answer to what it asks just now, and while it is closed it does nothing at all.
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
-import { linkOf } from "../state/entries.js";
+import { endOf } from "../state/entries.js";
 import { PATHS, icon, iconButton } from "../icons.js";
 import { settlePanel, shortNumber, tolerance } from "../draw/panel.js";
 import { phasesOf, sentenceOf, stopsOf, turnName } from "./stops.js";
@@ -80,8 +80,8 @@ export class Lens {
     this.section = h("section", { class: "lens", "aria-label": "Kernel lens" },
       h("div", { class: "lens-head" }, h("h3", {}, "Kernel lens"), h("div", { class: "lens-choices" }, label("sequence"), label("layer"), label("head"), label("splits")), close),
       this.say, this.body);
-    this.section.addEventListener("focusin", ({ target }) => target.matches("[data-tip]:focus-visible") && this.stage.links.tellOf(target));
-    this.section.addEventListener("focusout", () => this.stage.links.hideTip());
+    this.section.addEventListener("focusin", ({ target }) => target.matches("[data-tip]:focus-visible") && this.stage.highlight.tip.showOf(target));
+    this.section.addEventListener("focusout", () => this.stage.highlight.tip.hide());
     // a lane or a dimension has nothing to pin
     this.section.addEventListener("keydown", (event) => event.key === "Enter" && event.target.matches("[data-rove]") && event.stopPropagation());
     this.node.append(this.section);
@@ -242,21 +242,21 @@ export class Lens {
   }
 
   draw() {
-    const { root, links } = this.stage;
+    const { root, highlight } = this.stage;
     setAttr(this.button, "hidden", this.stage.data.cache ? null : "");
     setAttr(this.button, "aria-pressed", String(this.isOpen));
     setAttr(root, "data-lens", this.isOpen ? "" : null);
     setAttr(this.node, "hidden", this.isOpen ? null : "");
     const turn = this.turnNow();
-    const read = turn ? linkOf(turn.block) : null;
+    const read = turn ? endOf(turn.block) : null;
     if (!this.section) return;
     const scene = this.stops ? this.scene() : null;
     if (scene || this.marked) drawMarks(root, scene);
     this.marked = scene !== null;
-    if (links.read !== read) {
-      links.read = read;
+    if (highlight.read !== read) {
+      highlight.read = read;
       if (read) this.stage.pools.device.big?.reveal(turn.block);
-      links.light();
+      highlight.light();
     }
     const asking = this.isOpen && this.wanted && !this.answer;
     setAttr(this.source.node, "hidden", scene || (asking && this.source.code.firstChild) ? null : "");

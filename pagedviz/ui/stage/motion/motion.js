@@ -1,7 +1,7 @@
 // Motion over a picture that is already final: ghosts fly, and the cells they land on are veiled until then.
 // Everything is over in 400 ms at most, and finish() ends it at once.
 import { h } from "../dom.js";
-import { linkOf } from "../state/entries.js";
+import { endOf } from "../state/entries.js";
 import { moves as baseMoves } from "./base.js";
 import { before as beforeBlocks, moves as blockMoves } from "./blocks.js";
 import { before as beforeWindows, moves as windowMoves } from "./windows.js";
@@ -33,15 +33,15 @@ export class Motion {
   }
 
   physical(entry) {
-    return this.root.querySelector(`.physical[data-link="${linkOf(entry)}"]`);
+    return this.root.querySelector(`.physical[data-link="${endOf(entry)}"]`);
   }
 
   rect(entry) {
-    return this.physical(entry)?.getBoundingClientRect() ?? this.bigRect(linkOf(entry));
+    return this.physical(entry)?.getBoundingClientRect() ?? this.bigRect(endOf(entry));
   }
 
   chip(entry) {
-    return this.root.querySelector(`.free-chip[data-link="${linkOf(entry)}"]`);
+    return this.root.querySelector(`.free-chip[data-link="${endOf(entry)}"]`);
   }
 
   logical(seq, index) {
@@ -89,7 +89,7 @@ export class Motion {
   strip(entry) {
     const block = this.physical(entry);
     if (!block) {
-      const rect = this.bigRect(linkOf(entry));
+      const rect = this.bigRect(endOf(entry));
       return rect && { ghost: h("span", { class: "dot" }), rect };
     }
     const cells = block.querySelector(".cells");

@@ -35,7 +35,7 @@ export function paintPool(pool) {
   }
   const weight = pool.about.length > THICK_RINGS ? 1 : 2;
   for (const entry of pool.about) ring(pool, g, entry, pool.ink, weight);
-  for (const entry of endsOf(pool.links.current()).map(entryOf)) {
+  for (const entry of endsOf(pool.highlight.current()).map(entryOf)) {
     if (entry !== null && isHost(entry) === pool.onHost) ring(pool, g, entry, pool.ink, 3);
   }
   paintMini(pool, ratio);

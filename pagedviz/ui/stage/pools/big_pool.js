@@ -1,6 +1,6 @@
 // A pool of more than 64 blocks: one canvas with zoom, an overview, and a summary in words.
 import { h, setAttr, setText } from "../dom.js";
-import { blockOf, hostEntry, isHost, linkOf } from "../state/entries.js";
+import { blockOf, hostEntry, isHost, endOf } from "../state/entries.js";
 import { focusOf } from "../state/focus.js";
 import { physicalBlock } from "../derived/physical.js";
 import { physicalLabel } from "../draw/labels.js";
@@ -11,8 +11,8 @@ const MAX_ZOOM = 32;
 const MOST_TOLD = 4; // blocks of one step that are described in words
 
 export class BigPool {
-  constructor(links, onHost) {
-    this.links = links;
+  constructor(highlight, onHost) {
+    this.highlight = highlight;
     this.onHost = onHost;
     this.zoom = 1;
     this.origin = { x: 0, y: 0 };
@@ -68,15 +68,15 @@ export class BigPool {
         return;
       }
       const entry = this.entryAt(event.offsetX, event.offsetY);
-      if (entry === null) return this.links.leave();
-      this.links.hover(linkOf(entry), this.describe(entry), { x: event.clientX, y: event.clientY });
+      if (entry === null) return this.highlight.leave();
+      this.highlight.hover(endOf(entry), this.describe(entry), { x: event.clientX, y: event.clientY });
     });
     canvas.addEventListener("pointerup", (event) => {
       const entry = this.entryAt(event.offsetX, event.offsetY);
-      if (drag && !drag.moved && entry !== null) this.links.pin(linkOf(entry));
+      if (drag && !drag.moved && entry !== null) this.highlight.pin(endOf(entry));
       drag = null;
     });
-    canvas.addEventListener("pointerleave", () => this.links.leave());
+    canvas.addEventListener("pointerleave", () => this.highlight.leave());
     canvas.addEventListener("wheel", (event) => {
       if (!event.ctrlKey && !event.metaKey && this.zoom === 1 && event.deltaY > 0) return;
       event.preventDefault();
@@ -91,7 +91,7 @@ export class BigPool {
     const entry = this.onHost ? hostEntry(block) : block;
     if (this.zoom < 8) this.zoom = 8;
     this.reveal(entry, true);
-    this.links.select(linkOf(entry));
+    this.highlight.select(endOf(entry));
   }
 
   describe(entry) {

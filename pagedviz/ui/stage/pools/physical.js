@@ -1,6 +1,6 @@
 // One physical block of a grid: whose it is, what its slots hold, and what is said of it.
 import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "../dom.js";
-import { isHost, linkOf, nameOf } from "../state/entries.js";
+import { isHost, endOf, nameOf } from "../state/entries.js";
 import { focusOf } from "../state/focus.js";
 import { listed, tokenText } from "../text.js";
 import { physicalBlock } from "../derived/physical.js";
@@ -14,7 +14,7 @@ export function drawGrid(grid, entries, view) {
   grid.style.setProperty("--columns", cellsPerRow(state.blockSize));
   setAttr(grid, "data-tiny", state.blockSize > 6 ? "" : null);
   const nextOut = state.free[0];
-  syncKeyed(grid, entries, linkOf, makePhysical, (node, entry) => {
+  syncKeyed(grid, entries, endOf, makePhysical, (node, entry) => {
     const block = physicalBlock(state, entry, owners, colours);
     const at = about.entries.indexOf(entry);
     const now = at < 0 ? null : at > 0 && about.repointed ? "old" : "";

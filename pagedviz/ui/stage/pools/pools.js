@@ -1,6 +1,6 @@
 // The device pool and the host pool as fixed grids (a block never moves), and their free queues.
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
-import { hostEntry, linkOf, nameOf } from "../state/entries.js";
+import { hostEntry, endOf, nameOf } from "../state/entries.js";
 import { drawGrid } from "./physical.js";
 import { shortHash } from "../draw/hashes.js";
 import { drawTier, makeTier } from "./tier.js";
@@ -9,7 +9,7 @@ import { BigPool } from "./big_pool.js";
 const GRID_LIMIT = 64;
 const QUEUE_LIMIT = { grid: 40, big: 12 };
 
-export function makePools(links) {
+export function makePools(highlight) {
   const part = (name, attribute) => {
     const title = h("h3");
     const body = h("div", { class: "pool", [attribute]: "" });
@@ -22,7 +22,7 @@ export function makePools(links) {
   const device = part("device", "data-pool");
   const host = part("host", "data-host-pool");
   const tier = makeTier();
-  return { node: h("div", { class: "pools" }, device.node, host.node, tier.node), device, host, tier, legend: makeLegend(), links };
+  return { node: h("div", { class: "pools" }, device.node, host.node, tier.node), device, host, tier, legend: makeLegend(), highlight };
 }
 
 // What the cells mean; a sign that a run does not use is not there.
@@ -39,14 +39,14 @@ const SIGNS = [
 ];
 
 function makeLegend() {
-  const sign = ([fill, mark, words, use]) => h("span", { class: "legend-item", "data-of": use }, h("span", { class: "cell sample", "data-fill": fill, "data-mark": mark }, h("span", { class: "fill" })), words);
+  const sign = ([fill, mark, words, feature]) => h("span", { class: "legend-item", "data-of": feature }, h("span", { class: "cell sample", "data-fill": fill, "data-mark": mark }, h("span", { class: "fill" })), words);
   return h("p", { class: "legend quiet", "aria-hidden": "true" }, ...SIGNS.map(sign));
 }
 
 export function drawPools(ui, view) {
   const { state } = view;
-  setAttr(ui.node, "data-hashes", view.uses.hashes ? "" : null);
-  for (const sign of ui.legend.children) setAttr(sign, "hidden", !sign.dataset.of || view.uses[sign.dataset.of] ? null : "");
+  setAttr(ui.node, "data-hashes", view.features.hashes ? "" : null);
+  for (const sign of ui.legend.children) setAttr(sign, "hidden", !sign.dataset.of || view.features[sign.dataset.of] ? null : "");
   drawPool(ui, ui.device, view, Array.from({ length: state.numBlocks }, (_, block) => block), {
     title: `Device pool`,
     detail: ` ${state.numBlocks} blocks of ${state.blockSize} tokens`,
@@ -55,11 +55,11 @@ export function drawPools(ui, view) {
   ui.device.title.append(ui.legend);
   drawTier(ui.tier, view);
   setAttr(ui.host.node, "hidden", state.hostBlocks ? null : "");
-  setAttr(ui.host.node, "data-quiet", view.uses.host ? null : "");
+  setAttr(ui.host.node, "data-quiet", view.features.host ? null : "");
   if (!state.hostBlocks) return;
   drawPool(ui, ui.host, view, Array.from({ length: state.hostBlocks }, (_, block) => hostEntry(block)), {
     title: "Host pool",
-    detail: view.uses.host ? ` ${state.hostBlocks} blocks` : ` ${state.hostBlocks} blocks, none used in this run`,
+    detail: view.features.host ? ` ${state.hostBlocks} blocks` : ` ${state.hostBlocks} blocks, none used in this run`,
     free: state.hostFree.map(hostEntry),
   });
 }
@@ -74,7 +74,7 @@ function drawPool(ui, part, view, entries, { title, detail, free }) {
   setAttr(part.body, "data-big", big ? "" : null);
   if (big) {
     if (!part.big) {
-      part.big = new BigPool(ui.links, part === ui.host);
+      part.big = new BigPool(ui.highlight, part === ui.host);
       part.body.replaceChildren(part.big.node);
     }
     part.big.draw(view, entries);
@@ -96,7 +96,7 @@ function drawQueue(queue, cached, free, limit) {
     queue,
     items,
     (item) => item,
-    (item) => (typeof item === "number" ? h("li", {}, h("button", { type: "button", class: "free-chip", "data-rove": "queue", tabindex: "-1", "data-link": linkOf(item) }, nameOf(item))) : h("li", { class: "quiet" })),
+    (item) => (typeof item === "number" ? h("li", {}, h("button", { type: "button", class: "free-chip", "data-rove": "queue", tabindex: "-1", "data-link": endOf(item) }, nameOf(item))) : h("li", { class: "quiet" })),
     (node, item) => {
       if (item === "more") setText(node, `and ${(free.length - shown.length).toLocaleString("en")} more`);
       else if (item === "none") setText(node, "empty: no block is free");
