@@ -17,16 +17,17 @@ MOST_FILES = 14
 MAY_IMPORT = {
     "state": set(),
     "derived": {"state"},
-    "draw": {"derived", "state", "dom", "text", "icons"},
+    "panel": {"state", "dom", "text", "icons"},
+    "draw": {"panel", "derived", "state", "dom", "text", "icons"},
     "pools": {"draw", "derived", "state", "dom", "text"},
     "highlight": {"state", "dom"},
     "motion": {"state", "dom"},
-    "lens": {"draw", "state", "dom", "text", "icons"},
+    "lens": {"panel", "state", "dom", "text", "icons"},
     "dom": set(),
     "text": {"dom"},
     "icons": {"dom"},
     "keys": set(),
-    "stage": {"draw", "pools", "highlight", "motion", "lens", "derived", "state", "dom", "text", "keys"},
+    "stage": {"draw", "pools", "panel", "highlight", "motion", "lens", "derived", "state", "dom", "text", "keys"},
 }
 
 BY_FAMILY = ("state", "motion")  # the folders with a file a family

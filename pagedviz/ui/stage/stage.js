@@ -8,7 +8,9 @@ import { featuresOf } from "./derived/features.js";
 import { drawSequences, makeSequences } from "./draw/sequences.js";
 import { drawRequests, makeRequests } from "./draw/requests.js";
 import { drawPools, makePools } from "./pools/pools.js";
-import { drawPanel, makePanel, settlePanel, verdictOf } from "./draw/panel.js";
+import { drawPanel, makePanel } from "./panel/panel.js";
+import { settleCode } from "./panel/code.js";
+import { verdictOf } from "./panel/verdict.js";
 import { drawTimeline, makeTimeline } from "./draw/timeline.js";
 import { drawTransport, makeTransport } from "./draw/transport.js";
 import { Highlight } from "./highlight/highlight.js";
@@ -237,7 +239,7 @@ class Stage {
     setAttr(this.root, "data-steps", view.steps.length);
     setAttr(this.root, "data-verdict", verdictOf(view.check));
     setAttr(this.root, "data-step", view.step);
-    settlePanel(this.panel);
+    settleCode(this.panel);
   }
 
   drawBar(view = this.view()) {

@@ -1,7 +1,7 @@
 // Timeline: one tick per event in a window round the current step; the scrubber spans the whole run.
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
 import { VEILED, icon, kindOf } from "../icons.js";
-import { verdictOf } from "./panel.js";
+import { verdictOf } from "../panel/verdict.js";
 
 const TICK_WIDTH = 46;
 

@@ -3,7 +3,8 @@
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
 import { endOf } from "../state/entries.js";
 import { PATHS, icon, iconButton } from "../icons.js";
-import { settlePanel, shortNumber, tolerance } from "../draw/panel.js";
+import { settleCode } from "../panel/code.js";
+import { shortNumber, tolerance } from "../text.js";
 import { phasesOf, sentenceOf, stopsOf, turnName } from "./stops.js";
 import { drawTurns, makeTurns, settleTurns } from "./turns.js";
 import { drawStrips, makeStrips } from "./strips.js";
@@ -311,7 +312,7 @@ export class Lens {
     drawTurns(this.turns, scene);
     drawStrips(this.strips, scene);
     drawLensSource(this.source, scene);
-    settlePanel(this.source);
+    settleCode(this.source);
     settleTurns(this.turns);
     this.drawVerdict(answer, index === stops.length - 1);
     if (this.unseen) this.section.scrollIntoView({ block: "nearest" }); // once, when what was opened is there

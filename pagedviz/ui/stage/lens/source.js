@@ -1,6 +1,6 @@
 // The kernel's own source with the line of the current phase lit, and the phases as buttons.
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
-import { drawCode } from "../draw/panel.js";
+import { drawCode } from "../panel/code.js";
 
 export function makePhases(onPhase) {
   const node = h("ol", { class: "phases", "aria-label": "Phases of a turn" });
