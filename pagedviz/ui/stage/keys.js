@@ -37,8 +37,9 @@ export function listenToKeys(stage) {
     event.preventDefault();
     action(stage);
   };
-  // Streamlit drops a button press when another widget's news overtakes it: so ours goes out before, not after.
-  const outside = (event) => event.composedPath().includes(stage.root) || stage.tellNow();
+  // Streamlit drops a button press when a state that another widget sends overtakes it. So the report goes out before the
+  // press, not after it.
+  const outside = (event) => event.composedPath().includes(stage.root) || stage.reportNow();
   document.addEventListener("keydown", onKey);
   document.addEventListener("keydown", outside, true);
   document.addEventListener("pointerdown", outside, true);

@@ -1,10 +1,11 @@
 // The stage: one instance per place on the page, kept through Streamlit's reruns.
-import { h, setAttr, setText } from "./dom.js";
+import { h, setAttr } from "./dom.js";
 import { entryOf, isHost } from "./state/entries.js";
 import { Replay } from "./state/replay.js";
 import { colourBook } from "./derived/colours.js";
 import { ownersByEntry } from "./derived/owners.js";
 import { featuresOf } from "./derived/features.js";
+import { drawHeader, makeHeader } from "./draw/header.js";
 import { drawSequences, makeSequences } from "./draw/sequences.js";
 import { drawRequests, makeRequests } from "./draw/requests.js";
 import { drawPools, makePools } from "./pools/pools.js";
@@ -18,12 +19,12 @@ import { chainEnds } from "./derived/chains.js";
 import { Motion } from "./motion/motion.js";
 import { Lens } from "./lens/lens.js";
 import { listenToKeys } from "./keys.js";
-import { marked, isDark } from "./text.js";
+import { isDark } from "./text.js";
 
 const STEP_MS = 1000;
 const FASTEST_MS = 40;
 const ON_THE_WAY_MS = 6000;
-const TELL_AFTER_MS = 150;
+const REST_MS = 150;
 
 class Stage {
   constructor(parent) {
@@ -42,10 +43,7 @@ class Stage {
 
   build() {
     this.root = h("div", { class: "stage", "data-testid": "stage" });
-    this.status = h("p", { class: "server-status", role: "status" });
-    this.op = h("p", { class: "op quiet" });
-    this.sentence = h("p", { class: "sentence", "aria-live": "polite" });
-    this.notice = h("div", { class: "notice", hidden: "" }, h("b"), h("p"), h("p", { class: "quiet" }, "Nothing has changed."));
+    this.header = makeHeader();
     this.sequences = makeSequences((seq) => {
       this.chosen = seq;
       this.draw();
@@ -69,16 +67,15 @@ class Stage {
     this.highlight.chainOf = (link) => (this.drawn ? chainEnds(this.drawn, link) : []);
     this.highlight.repaint = () => [this.pools.device.big, this.pools.host.big].forEach((big) => big?.view && big.paint());
     this.motion = new Motion(this.root, bigRect);
-    const top = h("header", { class: "top" }, this.status, this.op, this.sentence, this.notice);
     const main = h("div", { class: "main" }, this.requests.node, this.sequences.node, this.pools.node, this.lens.node);
     const bar = h("footer", { class: "bar" }, this.transport.pause, this.transport.node, this.timeline.node);
-    this.root.prepend(h("div", { class: "body" }, h("div", { class: "middle" }, top, main), this.panel.node), bar);
+    this.root.prepend(h("div", { class: "body" }, h("div", { class: "middle" }, this.header.node, main), this.panel.node), bar);
     this.parent.append(this.root);
   }
 
   // New data from Python: another run starts over, the same run keeps its step, new checks only redraw.
-  update(data, tell) {
-    this.tell = tell;
+  update(data, send) {
+    this.send = send;
     setAttr(this.root, "data-theme", isDark(this.root) ? "dark" : "light");
     const first = this.data === undefined;
     const known = this.data?.run === data.run;
@@ -97,21 +94,22 @@ class Stage {
       this.pauseText = "";
       this.chosen = "";
       this.step = data.step ?? 0;
-      this.until = this.step > total ? this.step : 0; // a step that is still to come is played to when it does
+      this.until = this.step > total ? this.step : 0; // a step that is not known yet is played to once it is
     }
     this.step = Math.max(0, Math.min(this.step, total));
     if (known && length !== total && before !== this.step) this.motion.finish();
     this.draw();
-    if (!first && this.step !== before) this.tellSoon();
+    if (!first && this.step !== before) this.reportSoon();
     this.follow(data.goto);
     if (known && total > length && this.until > this.step) this.play(this.until);
   }
 
-  // A wish is obeyed once, also by a stage that comes onto the page after it was made; Python hears which was.
+  // Python asks for a step. Each request is followed once, also by a stage that comes onto the page after it was made, and
+  // its nonce is reported.
   follow(goto) {
     if (!goto || goto.nonce === this.nonce) return;
     this.nonce = goto.nonce;
-    this.tellSoon();
+    this.reportSoon();
     if (goto.play && goto.step > this.step) this.play(goto.step);
     else {
       this.stop();
@@ -133,7 +131,7 @@ class Stage {
     this.pauseText = "";
     this.draw();
     if (before) this.motion.after(event, before, this.drawn.state, this.playing ? this.speed : 1);
-    this.tellSoon();
+    this.reportSoon();
   }
 
   back() {
@@ -179,19 +177,19 @@ class Stage {
     this.playing = null;
   }
 
-  // Python hears of the step once it has rested; during fast play only at the end.
-  tellSoon() {
-    clearTimeout(this.telling);
-    this.telling = setTimeout(() => this.tellNow(), this.playing ? 4 * TELL_AFTER_MS : TELL_AFTER_MS);
+  // The step is reported to Python once the learner rests at it; during fast play only at the end.
+  reportSoon() {
+    clearTimeout(this.reporting);
+    this.reporting = setTimeout(() => this.reportNow(), this.playing ? 4 * REST_MS : REST_MS);
   }
 
-  tellNow() {
+  reportNow() {
     this.lens.askNow();
-    if (!this.telling) return;
-    clearTimeout(this.telling);
-    this.telling = null;
+    if (!this.reporting) return;
+    clearTimeout(this.reporting);
+    this.reporting = null;
     if (this.data.in_address) this.writeAddress();
-    this.tell("at", { run: this.data.run, step: this.step, nonce: this.nonce ?? 0 });
+    this.send("at", { run: this.data.run, step: this.step, nonce: this.nonce ?? 0 });
   }
 
   // The address holds the step, so that a copied link opens there. No history entry: Back leaves the page.
@@ -211,6 +209,7 @@ class Stage {
       owners: ownersByEntry(state),
       colours: this.colours,
       steps: data.steps,
+      status: data.status ?? "",
       checks: data.checks ?? [],
       check: data.checks?.[step] ?? null,
       excerpts: data.excerpts ?? [],
@@ -228,7 +227,8 @@ class Stage {
   draw() {
     const view = (this.drawn = this.view());
     this.lens.follow(view);
-    this.drawTop(view);
+    drawHeader(this.header, view);
+    setAttr(this.root, "data-refused", view.info?.refused ? "" : null);
     drawRequests(this.requests, view);
     drawSequences(this.sequences, view);
     drawPools(this.pools, view);
@@ -247,23 +247,6 @@ class Stage {
     drawTimeline(this.timeline, view);
   }
 
-  drawTop({ info, step, event }) {
-    setText(this.status, this.data.status ?? "");
-    setText(this.op, info?.op_text ?? "");
-    const words = info?.sentence ?? (this.data.steps.length ? "The start: no step has been taken yet." : "Nothing has happened yet.");
-    if (this.sentence.textContent !== words) this.sentence.replaceChildren(...marked(words));
-    setAttr(this.sentence, "data-key", step);
-    const refused = info?.refused ?? null;
-    setAttr(this.notice, "hidden", refused ? null : "");
-    setAttr(this.root, "data-refused", refused ? "" : null);
-    if (!refused) return;
-    const { needed, free, total } = refused;
-    const there = free === undefined ? (total === undefined ? null : `${total} in all`) : `${free} free`;
-    setText(this.notice.children[0], `Refused${needed === undefined || there === null ? "" : `: ${needed} needed, ${there}`}.`);
-    setText(this.notice.children[1], refused.sentence === words ? "" : refused.sentence);
-    setAttr(this.notice, "data-kind", event.kind);
-  }
-
   onResize(width) {
     if (!this.data || this.timeline.width === width) return;
     this.timeline.width = width;
@@ -273,7 +256,7 @@ class Stage {
 
   destroy() {
     this.stop();
-    clearTimeout(this.telling);
+    clearTimeout(this.reporting);
     this.lens.destroy();
     this.motion.finish();
     this.observer.disconnect();
