@@ -27,7 +27,21 @@ MAY_IMPORT = {
     "text": {"dom"},
     "icons": {"dom"},
     "keys": set(),
-    "stage": {"draw", "pools", "panel", "highlight", "motion", "lens", "derived", "state", "dom", "text", "keys"},
+    "playback": set(),
+    "stage": {
+        "draw",
+        "pools",
+        "panel",
+        "highlight",
+        "motion",
+        "lens",
+        "derived",
+        "state",
+        "dom",
+        "text",
+        "keys",
+        "playback",
+    },
 }
 
 BY_FAMILY = ("state", "motion")  # the folders with a file a family

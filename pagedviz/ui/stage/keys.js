@@ -5,7 +5,7 @@ const live = [];
 const ACTIONS = {
   ArrowLeft: (stage) => stage.back(),
   ArrowRight: (stage) => stage.forward(),
-  " ": (stage) => stage.toggle(),
+  " ": (stage) => stage.playback.toggle(),
   Home: (stage) => stage.goTo(0),
   End: (stage) => stage.goTo(stage.data.steps.length),
 };

@@ -17,23 +17,19 @@ import { drawTransport, makeTransport } from "./draw/transport.js";
 import { Highlight } from "./highlight/highlight.js";
 import { chainEnds } from "./derived/chains.js";
 import { Motion } from "./motion/motion.js";
+import { Playback } from "./playback.js";
 import { Lens } from "./lens/lens.js";
 import { listenToKeys } from "./keys.js";
 import { isDark } from "./text.js";
 
-const STEP_MS = 1000;
-const FASTEST_MS = 40;
-const ON_THE_WAY_MS = 6000;
 const REST_MS = 150;
 
 class Stage {
   constructor(parent) {
     this.parent = parent;
     this.step = 0;
-    this.until = 0;
-    this.speed = 1;
+    this.playback = new Playback(this);
     this.chosen = "";
-    this.playing = null;
     this.pauseText = "";
     this.build();
     this.unlisten = listenToKeys(this);
@@ -57,8 +53,8 @@ class Stage {
     this.transport = makeTransport({
       back: () => this.back(),
       forward: () => this.forward(),
-      toggle: () => this.toggle(),
-      speed: (speed) => (this.speed = speed),
+      toggle: () => this.playback.toggle(),
+      speed: (speed) => (this.playback.speed = speed),
       scrub: (step) => this.goTo(step),
     }, this.lens.button);
     const bigOf = (entry) => (entry === null ? null : isHost(entry) ? this.pools.host.big : this.pools.device.big);
@@ -89,19 +85,19 @@ class Stage {
     const total = data.steps.length;
     const before = this.step;
     if (!known) {
-      this.stop();
+      this.playback.stop();
       this.motion.finish();
       this.pauseText = "";
       this.chosen = "";
       this.step = data.step ?? 0;
-      this.until = this.step > total ? this.step : 0; // a step that is not known yet is played to once it is
+      this.playback.until = this.step > total ? this.step : 0; // a step that is not known yet is played to once it is
     }
     this.step = Math.max(0, Math.min(this.step, total));
     if (known && length !== total && before !== this.step) this.motion.finish();
     this.draw();
     if (!first && this.step !== before) this.reportSoon();
     this.follow(data.goto);
-    if (known && total > length && this.until > this.step) this.play(this.until);
+    if (known && total > length && this.playback.until > this.step) this.playback.play(this.playback.until);
   }
 
   // Python asks for a step. Each request is followed once, also by a stage that comes onto the page after it was made, and
@@ -110,19 +106,13 @@ class Stage {
     if (!goto || goto.nonce === this.nonce) return;
     this.nonce = goto.nonce;
     this.reportSoon();
-    if (goto.play && goto.step > this.step) this.play(goto.step);
-    else {
-      this.stop();
-      this.goTo(goto.step);
-    }
+    if (goto.play && goto.step > this.step) this.playback.play(goto.step);
+    else this.goTo(goto.step);
   }
 
   goTo(step, { animate = false, playing = false } = {}) {
     const target = Math.max(0, Math.min(step, this.data.steps.length));
-    if (!playing) {
-      this.stop();
-      this.until = 0;
-    }
+    if (!playing) this.playback.giveUp();
     if (target === this.step) return this.drawBar();
     const event = target === this.step + 1 ? this.data.steps[target - 1].event : null;
     this.motion.finish();
@@ -130,7 +120,7 @@ class Stage {
     this.step = target;
     this.pauseText = "";
     this.draw();
-    if (before) this.motion.after(event, before, this.drawn.state, this.playing ? this.speed : 1);
+    if (before) this.motion.after(event, before, this.drawn.state, this.playback.isPlaying ? this.playback.speed : 1);
     this.reportSoon();
   }
 
@@ -142,45 +132,10 @@ class Stage {
     this.goTo(this.step + 1, { animate: true });
   }
 
-  toggle() {
-    if (this.playing) {
-      this.stop();
-      this.until = 0;
-    } else this.play();
-    this.drawBar();
-  }
-
-  // Plays to the end, or up to a step; while it plays, a new target only changes where it stops. A target that is not
-  // known yet is played to when it comes. A long way to a target is played faster, a step every 0.04 s at the least.
-  play(until = Infinity) {
-    if (until === Infinity && this.step >= this.data.steps.length) this.goTo(0);
-    this.until = until;
-    if (this.playing) return;
-    const pace = until === Infinity ? STEP_MS : Math.max(FASTEST_MS, Math.min(STEP_MS, ON_THE_WAY_MS / (until - this.step)));
-    const tick = () => {
-      this.goTo(this.step + 1, { animate: true, playing: true });
-      const pause = this.data.pauses?.find(({ step }) => step === this.step);
-      if (pause) {
-        this.pauseText = pause.text;
-        this.until = 0;
-      }
-      if (pause || this.step >= Math.min(this.until, this.data.steps.length)) this.stop();
-      else this.playing = setTimeout(tick, pace / this.speed);
-      this.drawBar();
-    };
-    this.playing = setTimeout(tick, 60);
-    this.drawBar();
-  }
-
-  stop() {
-    clearTimeout(this.playing);
-    this.playing = null;
-  }
-
   // The step is reported to Python once the learner rests at it; during fast play only at the end.
   reportSoon() {
     clearTimeout(this.reporting);
-    this.reporting = setTimeout(() => this.reportNow(), this.playing ? 4 * REST_MS : REST_MS);
+    this.reporting = setTimeout(() => this.reportNow(), this.playback.isPlaying ? 4 * REST_MS : REST_MS);
   }
 
   reportNow() {
@@ -219,7 +174,7 @@ class Stage {
       features: this.features,
       maxSeqs: data.cache?.max_num_seqs ?? null,
       numLayers: data.cache?.num_layers ?? 1,
-      playing: this.playing !== null,
+      playing: this.playback.isPlaying,
       pauseText: this.pauseText,
     };
   }
@@ -255,7 +210,7 @@ class Stage {
   }
 
   destroy() {
-    this.stop();
+    this.playback.stop();
     clearTimeout(this.reporting);
     this.lens.destroy();
     this.motion.finish();

@@ -140,7 +140,7 @@ export class Lens {
       this.player.halt();
       return this.stage.draw();
     }
-    this.stage.stop();
+    this.stage.playback.stop();
     this.player.play();
   }
 
