@@ -8,11 +8,8 @@ export const MINI = { width: 132, height: 56 };
 const THICK_RINGS = 16; // rings that may be thick and stand off their blocks
 
 export function paintPool(pool) {
-  const limit = (value, most) => Math.max(0, Math.min(value, Math.max(0, most)));
-  const { width, height, columns, rows, cell } = pool.size;
-  const side = cell * pool.zoom;
-  pool.origin.x = limit(pool.origin.x, columns * side - width);
-  pool.origin.y = limit(pool.origin.y, rows * side - height);
+  pool.grid.clamp();
+  const { width, height, columns, rows, side, origin } = pool.grid;
   const ratio = window.devicePixelRatio || 1;
   const g = pool.canvas.getContext("2d");
   const style = getComputedStyle(pool.node);
@@ -23,14 +20,14 @@ export function paintPool(pool) {
   g.setTransform(ratio, 0, 0, ratio, 0, 0);
   g.clearRect(0, 0, width, height);
   pool.brush = null;
-  const firstRow = Math.max(0, Math.floor(pool.origin.y / side));
-  const lastRow = Math.min(rows - 1, Math.floor((pool.origin.y + height) / side));
+  const firstRow = Math.max(0, Math.floor(origin.y / side));
+  const lastRow = Math.min(rows - 1, Math.floor((origin.y + height) / side));
   for (let row = firstRow; row <= lastRow; row += 1) {
     for (let column = 0; column < columns; column += 1) {
       const index = row * columns + column;
-      const x = column * side - pool.origin.x;
+      const x = column * side - origin.x;
       if (index >= pool.entries.length || x > width || x + side < 0) continue;
-      paintBlock(pool, g, index, x, row * side - pool.origin.y, side);
+      paintBlock(pool, g, index, x, row * side - origin.y, side);
     }
   }
   const weight = pool.about.length > THICK_RINGS ? 1 : 2;
@@ -105,7 +102,7 @@ function paintSlots(pool, g, entry, x, y, width, height, fill) {
 }
 
 function ring(pool, g, entry, colour, weight) {
-  const { x, y, side } = pool.placeOf(blockOf(entry));
+  const { x, y, side } = pool.grid.placeOf(blockOf(entry));
   const grow = weight > 1 ? Math.max(2, (9 - side) / 2) : 0;
   g.lineWidth = weight + 2;
   g.strokeStyle = pool.surface;
@@ -117,9 +114,9 @@ function ring(pool, g, entry, colour, weight) {
 }
 
 function paintMini(pool, ratio) {
-  const { width, height, columns, rows } = pool.size;
-  setAttr(pool.mini, "hidden", pool.zoom > 1 ? null : "");
-  if (pool.zoom === 1) return;
+  const { width, height, columns, rows, zoom, side, origin } = pool.grid;
+  setAttr(pool.mini, "hidden", zoom > 1 ? null : "");
+  if (zoom === 1) return;
   const g = pool.mini.getContext("2d");
   g.setTransform(ratio, 0, 0, ratio, 0, 0);
   g.clearRect(0, 0, MINI.width, MINI.height);
@@ -131,6 +128,5 @@ function paintMini(pool, ratio) {
   });
   g.strokeStyle = pool.ink;
   g.lineWidth = 2;
-  const scale = pool.size.cell * pool.zoom;
-  g.strokeRect((pool.origin.x / scale) * w + 1, (pool.origin.y / scale) * hgt + 1, (width / scale) * w - 2, (height / scale) * hgt - 2);
+  g.strokeRect((origin.x / side) * w + 1, (origin.y / side) * hgt + 1, (width / side) * w - 2, (height / side) * hgt - 2);
 }
