@@ -1,4 +1,4 @@
-// Small helpers. User text only ever arrives through textContent and attributes, never as markup.
+// Small helpers. User text arrives through textContent and attributes only, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 

@@ -1,4 +1,4 @@
-// Left, Right, Space, Home and End, and the lens's letters, wherever the focus is in the stage or on the bare page.
+// Left, Right, Space, Home and End, and the lens's letters, while the focus is in the stage or on the bare page.
 
 const live = [];
 
@@ -10,7 +10,7 @@ const ACTIONS = {
   End: (stage) => stage.goTo(stage.data.steps.length),
 };
 
-// A focused control keeps the keys that mean something to it.
+// A focused control keeps the keys that it uses itself.
 function keptByControl(target, key) {
   if (target.isContentEditable || target.localName === "textarea" || target.localName === "select") return true;
   if (target.localName === "input") return target.type !== "range" || key !== " ";
@@ -30,7 +30,7 @@ export function listenToKeys(stage) {
     const path = event.composedPath();
     const target = path[0];
     const inside = path.includes(stage.root);
-    // the bare page: the body or a box round the stage has the focus, and of several stages the last used answers
+    // the bare page: the body or a box around the stage has the focus; of several stages the one used last answers
     const bare = !inside && target.contains?.(stage.parent.host ?? stage.parent) && live.find((other) => other.root.isConnected) === stage;
     if (!inside && !bare) return;
     if (inside && keptByControl(target, event.key)) return;

@@ -69,7 +69,7 @@ class Stage {
     this.parent.append(this.root);
   }
 
-  // New data from Python: another run starts over, the same run keeps its step, new checks only redraw.
+  // New data from Python: another run starts over; the same run keeps its step, and new checks only redraw.
   update(data, send) {
     this.send = send;
     setAttr(this.root, "data-theme", isDark(this.root) ? "dark" : "light");
@@ -229,7 +229,7 @@ export default function ({ data, parentElement, setStateValue }) {
   if (!stages.has(parentElement)) stages.set(parentElement, new Stage(parentElement));
   const stage = stages.get(parentElement);
   stage.update(data, setStateValue);
-  // Streamlit may run the clean-up of an overtaken update while the component lives on: ask the page.
+  // Streamlit may run this for an older update while the component lives on, so the page is asked.
   return () => {
     if (stage.root.isConnected || stages.get(parentElement) !== stage) return;
     stage.destroy();

@@ -1,4 +1,4 @@
-// Words and colours of the page around us.
+// Text as it is written on the page, and whether the page is dark.
 import { h } from "./dom.js";
 
 // A token as it is written in a cell; white space gets a sign, so that it is not an empty cell.

@@ -8,7 +8,7 @@ function holdersOf(cached) {
   if (!byHash.has(cached)) {
     const holders = new Map();
     for (const [block, { hash, group }] of cached) {
-      const key = `${group}:${hash}`; // equal tokens hash alike in every group, and each finds its own
+      const key = `${group}:${hash}`; // equal tokens have one hash in all groups, and a group hits its own blocks
       holders.set(key, [...(holders.get(key) ?? []), block]);
     }
     byHash.set(cached, holders);
@@ -16,8 +16,8 @@ function holdersOf(cached) {
   return byHash.get(cached);
 }
 
-// The cached blocks before `block`, its parent first. `whole`: they reach the first block, so that a prompt may too.
-// Of several that hold the parent, the one before it in a table; else the first, which is the one that is hit.
+// The cached blocks before `block`, its parent first. `whole`: they reach the first block, so a prompt can reach `block`.
+// When several blocks hold the parent's tokens: the one before `block` in a table; else the first, which a prompt hits.
 export function chainOf(state, owners, block) {
   const { cached } = state;
   const holders = holdersOf(cached);
@@ -26,7 +26,7 @@ export function chainOf(state, owners, block) {
     const { parent, group } = cached.get(at);
     if (parent === null) return { blocks, whole: true };
     const found = holders.get(`${group}:${parent}`) ?? [];
-    // behind a window a prompt needs only what the window sees
+    // with a window a prompt needs only the blocks that the window sees
     if (!found.length) return { blocks, whole: state.windows[group] !== null };
     const before = (owners.get(at) ?? []).map(({ seq, logical }) => tablesIn(state, group).get(seq)[logical - 1]);
     blocks.push(found.find((other) => before.includes(other)) ?? found[0]);

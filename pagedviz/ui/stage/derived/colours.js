@@ -14,15 +14,15 @@ const COLOURS = [
 ];
 export const GREY = COLOURS[7];
 
-// The sequences that an event may be the first to name. A request of several is known by its first one.
+// The sequences that an event may be the first to name. A request of several sequences is known by its first one.
 function namedBy(event) {
   if (event.kind === "RequestSubmitted") return [firstOf(event.seq_id, event)];
   if (event.kind === "RequestForked" || event.kind === "BeamsChosen") return event.seq_ids;
   return event.kind === "SequenceAdded" || event.kind === "SequenceForked" ? [event.seq_id] : [];
 }
 
-// A sequence keeps one colour through the whole run: by the order in which the run first names it, but not one that
-// somebody alive has, as long as there are enough.
+// A sequence keeps one colour through the whole run. Colours are given in the order in which the run first names the
+// sequences; a colour of a living sequence is passed over while others are left.
 export function colourBook(base, steps) {
   const book = new Map();
   const alive = new Set();

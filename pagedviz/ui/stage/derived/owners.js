@@ -1,7 +1,6 @@
-// Which sequences name which block.
+// Which sequences name which block: entry -> [{seq, logical, group}], sequences in table order.
 import { tablesIn } from "../state/changes.js";
 
-// Who names which block: entry -> [{seq, logical, group}], sequences in table order.
 export function ownersByEntry(state) {
   const owners = new Map();
   state.windows.forEach((_, group) => {

@@ -1,10 +1,10 @@
-// One physical block, as the drawings need to know it.
 import { blockOf, isHost, endOf, nameOf } from "../state/entries.js";
 import { GREY } from "./colours.js";
 import { chainOf } from "./chains.js";
 import { comingIn, markOf } from "./slots.js";
 
-// One physical block as it is drawn: state, owners, tokens of its filled slots and their marks, what comes into others.
+// One physical block as it is drawn: its kind, the sequences that name it, the tokens of its filled slots with their marks,
+// and what comes into the other slots.
 export function physicalBlock(state, entry, owners, colours) {
   const block = blockOf(entry);
   const onHost = isHost(entry);
@@ -45,7 +45,8 @@ export function physicalBlock(state, entry, owners, colours) {
   };
 }
 
-// Of the filled slots: a draft is one for everybody, and out of the window is what none of the owners sees.
+// The marks of the filled slots. A draft is a draft for all sequences; a token is out of the window when none of the
+// sequences that name the block sees it.
 function marksIn(state, named, filled) {
   if (!named.length || (!state.unverified.size && state.windows.every((window) => window === null))) return [];
   return Array.from({ length: filled }, (_, offset) => {
@@ -54,7 +55,7 @@ function marksIn(state, named, filled) {
   });
 }
 
-// What a block with a hash holds, in use or free, or null; `whole`: a prompt can reach it.
+// What a block with a hash holds, in use or free, or null. `whole`: a prompt can reach it.
 export function keptIn(state, entry, owners) {
   const kept = isHost(entry) ? undefined : state.cached.get(entry);
   return kept ? { ...kept, whole: chainOf(state, owners, entry).whole } : null;

@@ -1,4 +1,4 @@
-// What each slot of a sequence's blocks looks like: filled, still to come, drafted, out of the window, or garbage.
+// What is in each slot of a sequence's blocks: filled, still to come, drafted, out of the window, or garbage.
 import { slotOf } from "../state/places.js";
 import { tablesIn } from "../state/changes.js";
 
@@ -24,9 +24,9 @@ export function sampledOf(state, seq) {
 export const filledIn = (state, seq, logical) =>
   Math.max(0, Math.min(state.blockSize, state.tokens.get(seq).length - logical * state.blockSize));
 
-// What comes into the unfilled slots of a logical block, by offset: {fill, token}. "pending" is written by this step's
-// launch, "draft" too and may not stay, "sampled" is the newest output, which no slot holds yet, "next" is whatever comes
-// next, if it is known.
+// What comes into the unfilled slots of a logical block, by offset: {fill, token}. This step's launch writes "pending" and
+// "draft"; a draft may be rejected after it. "sampled" is the newest output, which no slot holds yet; "next" is the slot of
+// the next token, with the token if it is known.
 export function comingIn(state, seq, logical) {
   const coming = {};
   const held = state.tokens.get(seq).length;
@@ -34,7 +34,7 @@ export function comingIn(state, seq, logical) {
   const [prompt, output] = [request?.prompt ?? [], outputOf(request, seq)];
   const { from, count } = state.launching.get(seq) ?? { from: 0, count: 0 };
   const drafts = state.drafted.get(seq);
-  // a block may have its hash before its tokens, when it is given to be filled by this launch
+  // a block that this launch fills has its hash already, and its tokens after the launch
   const promised = state.cached.get(state.tables.get(seq)[logical])?.tokens ?? [];
   for (let offset = 0; offset < state.blockSize; offset += 1) {
     const position = logical * state.blockSize + offset;
@@ -49,13 +49,13 @@ export function comingIn(state, seq, logical) {
   return coming;
 }
 
-// The first position that the next token sees through one group's window; null where it sees all.
+// The first position that the next token sees through one group's window; null where it sees all positions.
 function firstSeen(state, seq, group) {
   const window = state.windows[group];
   return window === null ? null : Math.max(0, state.tokens.get(seq).length - window + 1);
 }
 
-// What there is to say of a filled slot in one group: not verified yet, in the window, or out of it; else null.
+// The mark of a filled slot in one group: not verified yet, in the window, or out of it; else null.
 export function markOf(state, seq, position, group) {
   const drafts = state.unverified.get(seq);
   const draft = drafts ? position - state.tokens.get(seq).length + drafts.count : -1;
@@ -64,13 +64,13 @@ export function markOf(state, seq, position, group) {
   return first === null ? null : { mark: position < first ? "out" : "seen", first };
 }
 
-// The same in the row, where all groups are seen at once: what one of them still sees is not out of the window.
+// The same in the row, which shows all groups at once: a token that one group still sees is not out of the window.
 export function markInRow(state, seq, position) {
   const marks = state.windows.map((_, group) => markOf(state, seq, position, group));
   return marks.some((found) => found === null) ? null : marks.find(({ mark }) => mark !== "out") ?? marks[0];
 }
 
-// A token whose block every group has let go.
+// Whether every group has released the block.
 export const isGone = (state, seq, logical) =>
   state.nullBlock !== null && state.windows.every((_, group) => tablesIn(state, group).get(seq)[logical] === state.nullBlock);
 

@@ -1,4 +1,4 @@
-// The tree of beams that a request grew: one token a node, the likeliest kept at each step, the others left behind.
+// The tree of a request's beams: one token a node. Each step keeps the likeliest and leaves the others behind.
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
 import { tokenText } from "../text.js";
 
@@ -7,7 +7,7 @@ export const makeBeams = () => h("div", { class: "beams", hidden: "" });
 export function drawBeams(box, view) {
   const { state } = view;
   const unfinished = [...state.waiting, ...state.running, ...state.swapped];
-  // of the finished only the last one's is kept in view
+  // of finished requests only the last one's tree stays in view
   const trees = [...state.beamTrees].filter(([id], k, all) => unfinished.includes(id) || k === all.length - 1);
   setAttr(box, "hidden", trees.length ? null : "");
   syncKeyed(box, trees, ([id]) => id, makeTree, (node, [id, levels]) => drawTree(node, id, levels, view, unfinished.includes(id)));
@@ -19,8 +19,8 @@ function makeTree([id]) {
   return h("section", { class: "beam-tree", "data-beams-of": id }, h("h3", {}, h("bdi", {}, `Beams of ${id}`), h("span", { class: "quiet" })), scroll);
 }
 
-// The nodes of a level that grew from one place, and below them theirs. A node is alive when one of the last level
-// stands on it; the living come first, so that a tall tree shows them.
+// The nodes of a level that have one parent, each with the nodes below it. A node is alive when a node of the last level
+// descends from it. The living nodes come first, so that a tall tree shows them.
 function grown(levels, level, parent) {
   const nodes = (levels[level] ?? []).flatMap((node, place) => {
     if (level && node.parent !== parent) return [];

@@ -9,7 +9,7 @@ const MARKS = {
   out: ({ first }) => `, out of the window: the next token sees positions from ${first} on`,
 };
 
-// A filled slot's cell.
+// The cell of a filled slot.
 export function filledCell(token, where, marked) {
   return { state: "filled", mark: marked?.mark, text: tokenText(token), tip: `“${token}”, ${where}${marked ? MARKS[marked.mark](marked) : ""}` };
 }
@@ -25,7 +25,7 @@ export function comingCell({ fill, token, confidence }, where, garbage = null) {
   return { ...cell, tip: (token === null ? `${where}: where the next token goes` : `${where}: “${token}” is the next to be computed`) + over };
 }
 
-// What was rolled back is garbage: nobody reads it, and the next write there covers it.
+// A rejected token is garbage: no kernel reads it, and the next write to its slot overwrites it.
 export const rolledCell = (token, where) => ({ state: "rolled", text: tokenText(token), tip: `${where}: rejected “${token}” was rolled back; it is garbage until it is overwritten` });
 
 export const goneCell = (token, where) => ({ state: "gone", text: tokenText(token), tip: `“${token}”, ${where}: out of the window, and its block is given back` });

@@ -1,4 +1,4 @@
-// What is said of a physical block: to a screen reader, in a tip, and in the summary of a big pool.
+// The words for a physical block: for a screen reader, in a tip, and in the summary of a big pool.
 import { isHost } from "../state/entries.js";
 import { listed } from "../text.js";
 import { hashWords, ordinal } from "./hashes.js";

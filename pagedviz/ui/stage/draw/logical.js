@@ -25,7 +25,7 @@ export function drawLogical(node, seq, logical, view, now) {
   const several = state.windows.length > 1;
   const isNull = (one) => one === state.nullBlock;
   const held = entries.map((one) => one.entry).filter((one) => !isNull(one));
-  const pins = state.held.has(entry) ? 1 : 0; // a transfer's is no other sequence's
+  const pins = state.held.has(entry) ? 1 : 0; // the pin of a transfer is not a reference of another sequence
   const refs = isHost(entry) ? state.hostRefs[blockOf(entry)] : state.refs[blockOf(entry)] - pins;
   const gone = isGone(state, seq, logical);
   setAttr(node, "data-seq", seq);
@@ -60,7 +60,7 @@ function cellOf(state, seq, position, token, coming, gone) {
   return { state: "stale", text: "", tip: "unfilled: whatever is there is nobody's (stale or NaN), and no kernel reads it" };
 }
 
-// The physical ids, each with its group where there are several.
+// The physical ids, each with its group where there are several groups.
 function drawIds(ids, entries, several, nullBlock) {
   syncKeyed(ids, entries, ({ group }) => group, () => h("span", { class: "id-of" }, h("b", { class: "id" }), h("span", { class: "group" })), (node, { entry, group }) => {
     setText(node.children[0], nameOf(entry));

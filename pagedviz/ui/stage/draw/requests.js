@@ -1,4 +1,4 @@
-// Who waits, who runs, who was swapped out, and how this step's token budget is spent. Only for runs with requests.
+// Which requests wait, run and are swapped out, and how this step's token budget is spent. Only for runs with requests.
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
 import { drawBeams, makeBeams } from "./beams.js";
 import { isHost } from "../state/entries.js";
@@ -45,13 +45,13 @@ export function drawRequests(ui, view) {
   drawBeams(ui.beams, view);
 }
 
-// Why the first in line waits is told when the reason is a new one: of an earlier step it is said that it was then.
+// Why the first request of the queue waits. The event comes only with a new reason, so the words name an earlier step.
 function waitsWords({ waits, engineStep }) {
   if (!waits) return "";
   return waits.engineStep === engineStep ? `${waits.seq_id} waits: ${waits.reason}` : `${waits.seq_id} had to wait in engine step ${waits.engineStep}: ${waits.reason}`;
 }
 
-// The first of a long lane, and its last, who is preempted first.
+// Of a long lane the first requests and the last one, which is preempted first.
 const fewOf = (all) => (all.length <= MOST_CARDS ? all : [...all.slice(0, MOST_CARDS - 2), null, all[all.length - 1]]);
 
 function drawLaneOf(lane, name, all, view) {
@@ -108,7 +108,7 @@ function drawRequest(node, id, lane, view) {
   drawSeqs(list, several && lane === "running" ? seqs : [], view);
 }
 
-// The sequences of a request with several, each with the newest of its outputs while no slot holds it.
+// The sequences of a request that has several, each with its newest output while no slot holds it.
 function drawSeqs(list, seqs, view) {
   syncKeyed(list, seqs, (seq) => seq, (seq) => h("li", { "data-seq-of-request": seq }, h("bdi", { class: "owner" }, seq), h("bdi", { class: "request-token", dir: "auto" })), (node, seq) => {
     const colour = view.colours.get(seq);
@@ -132,7 +132,7 @@ function stateOf(state, id, seqs, sampled) {
   return state.running.includes(id) && computed < needed && (seqs.length === 1 || computed < prompt.length) ? `${computed} of ${needed} tokens computed` : "";
 }
 
-// All of its blocks on the host, or on their way; what others name as well stays where it is.
+// The blocks of a swapped request are on the host or on their way. A block that other sequences name too stays where it is.
 function swapWords({ refs }, row) {
   const onHost = row.filter(isHost).length;
   const left = row.filter((entry) => !isHost(entry));
@@ -158,7 +158,7 @@ function drawBudget(ui, { state, colours }) {
     node.style.setProperty("--fill-text", colour?.text ?? "var(--quiet)");
     setAttr(node, "data-share", seq ?? null);
     setAttr(node, "title", seq === null ? `${count} left` : `${seq}: ${count}`);
-    // A name may run from right to left; the number stands behind it all the same.
+    // a name may run from right to left; the number still stands behind it
     setText(node.firstElementChild, seq ?? `${count} left`);
     setText(node.lastElementChild, seq === null ? "" : ` ${count}`);
   });

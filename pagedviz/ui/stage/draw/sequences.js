@@ -8,7 +8,7 @@ import { drawTables, makeTables } from "./tables.js";
 
 const MAX_ROWS = 6;
 const MAX_BLOCKS = 12;
-const FEW = 3; // rows, when there are more sequences than fit
+const FEW = 3; // rows are shown when there are more sequences than fit
 
 export function makeSequences(onChoose) {
   const rows = h("div", { class: "seqs" });
@@ -28,7 +28,7 @@ export function makeSequences(onChoose) {
   return { node, rows, title, select, note, chooser, empty };
 }
 
-// With many sequences: the chosen one, and those that the last events were about.
+// Of many sequences: the chosen one, and those that the last events were about.
 function shownSequences(state, steps, step, chosen) {
   const all = [...state.tables.keys()];
   if (all.length <= MAX_ROWS) return all;
@@ -43,7 +43,7 @@ function shownSequences(state, steps, step, chosen) {
   return all.filter((seq) => wanted.has(seq));
 }
 
-// Which logical blocks are drawn: all of a short row; of a long one the ends, and those round the first concerned one.
+// Which logical blocks are drawn: all of a short row; of a long row both ends, and those around the first block in focus.
 function shownBlocks(length, focus, many) {
   if (length <= (many ? 4 : MAX_BLOCKS)) return Array.from({ length }, (_, j) => j);
   const keep = new Set(many ? [0, length - 1] : [0, 1, length - 3, length - 2, length - 1]);

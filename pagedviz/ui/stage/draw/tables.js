@@ -1,4 +1,4 @@
-// Block tables: one row per logical block, naming a physical block. The learner's page table, one for each group.
+// Block tables, the page tables of a sequence: one table a group, one row a logical block, which names a physical block.
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
 import { blockOf, isHost, endOf, nameOf } from "../state/entries.js";
 import { tablesIn } from "../state/changes.js";
@@ -36,7 +36,7 @@ function drawTable(table, seq, group, shown, view, event) {
   const moved = focusOf(event, state).repointed;
   const entries = tablesIn(state, group).get(seq);
   setAttr(table, "data-empty", entries.length ? null : "");
-  const there = shown.filter((j) => typeof j !== "number" || entries[j] !== undefined); // another group's may be longer by now
+  const there = shown.filter((j) => typeof j !== "number" || entries[j] !== undefined); // while a block is taken, another group's table may be longer
   syncKeyed(
     table.querySelector("tbody"),
     there,

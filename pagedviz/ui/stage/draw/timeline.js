@@ -1,4 +1,4 @@
-// Timeline: one tick per event in a window round the current step; the scrubber spans the whole run.
+// Timeline: one tick per event in a window around the current step; the scrubber spans the whole run.
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
 import { VEILED, icon, kindOf } from "../icons.js";
 import { verdictOf } from "../panel/verdict.js";

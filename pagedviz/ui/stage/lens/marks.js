@@ -1,4 +1,4 @@
-// What the lens lights on the stage: blocks in the order in which they were loaded, and the lanes of the current one.
+// The marks of the lens on the stage: blocks in the order in which they were loaded, and the lanes of the current block.
 import { setAttr } from "../dom.js";
 
 export function drawMarks(root, scene) {

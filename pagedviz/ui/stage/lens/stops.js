@@ -1,5 +1,5 @@
-// Where the lens can stop: at each turn of each split, then where acc is divided by l and, of several splits, the join.
-// A stop has phases, in the kernel's own order. What it says is one sentence.
+// Where the lens can stop: at each turn of each split, then where acc is divided by l, then where several splits are joined.
+// A stop has phases, in the kernel's own order, and one sentence.
 import { listed } from "../text.js";
 
 export function stopsOf(answer) {
@@ -14,13 +14,13 @@ export function stopsOf(answer) {
 export const phasesOf = (answer, { kind }) =>
   answer.source.phases.filter(({ name }) => (name === "divide" || name === "join" ? name === kind : kind === "turn"));
 
-// The last turn of a split of which `what` is known by now: its keys, scores, running sums or values.
+// The last turn of a split whose `what` (keys, scores, running sums or values) is known by now.
 export function newestTurn({ answer, stops, known }, split, what) {
   const at = stops.findLastIndex((stop, i) => stop.kind === "turn" && stop.split === split && known(what, i));
   return at < 0 ? null : answer.splits[split].turns[stops[at].turn];
 }
 
-// Two decimals, more where two would hide what is meant; what is not finite came as null.
+// Two decimals, more where two would show only zeros. A number that is not finite comes as null.
 export function shortly(value, unknown = "NaN") {
   if (value === null || value === undefined) return unknown;
   const size = Math.abs(value);
@@ -40,7 +40,7 @@ function placed(positions) {
   return `positions ${inOneRun ? `${first} to ${last}` : listed(positions)}`;
 }
 
-// "block 7, positions 4 and 5; 2 lanes are masked": of the block's own lanes; padding is masked always.
+// "block 7, positions 4 and 5; 2 lanes are masked": about the block's own lanes; padding is always masked.
 export function readWords(answer, turn) {
   const lanes = turn.positions.slice(0, answer.block_size);
   const real = lanes.filter((position) => position !== null);
@@ -55,7 +55,7 @@ function summedWords({ m, l, shrink }) {
   return `the maximum grew to ${shortly(m)}, so what was summed is scaled by ${factor(shrink)}`;
 }
 
-// How much each split counts in the join; NaN for all when one that read a block has no finite lse.
+// How much each split counts in the join; NaN for all when a split that read a block has no finite lse.
 export const shares = (answer) => {
   if (answer.splits.some(({ turns, lse }) => turns.length && lse === null)) return answer.splits.map(() => NaN);
   const largest = Math.max(...answer.splits.map(({ lse }) => lse ?? -Infinity));

@@ -1,14 +1,14 @@
-// Vectors as signed bars: the accumulator while it grows, and at the end what the kernel gives beside dense attention.
+// Vectors as signed bars: the accumulator while it grows; at the end the kernel's output beside that of dense attention.
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
 import { inPowers, newestTurn, shares, shortly } from "./stops.js";
 
-const PRINTED = 16; // dimensions; of more, the numbers are in the tips only
+const PRINTED = 16; // dimensions; with more, the numbers are in the tips only
 
 export const makeStrips = () => ({ node: h("div", { class: "strips" }) });
 
 const zeros = (answer) => answer.out.map(() => 0);
 
-// What there is to see at a stop, each with the sentence that says what it is.
+// The strips of a stop, each with a note that says what it is.
 function stripsOf(scene) {
   const { answer, stop } = scene;
   const dense = { key: "dense", name: "dense out", note: "softmax over the whole sequence at once, float64", values: answer.dense.out };

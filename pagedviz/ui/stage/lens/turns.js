@@ -1,14 +1,14 @@
-// The turns side by side, and beneath them, token under token, what dense attention over the whole sequence weighs.
+// The turns side by side. Below each token stands its weight in dense attention over the whole sequence.
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
 import { newestTurn, readWords, shares, shortly, turnName } from "./stops.js";
 
-const WIDE = 8; // lanes; of more, a lane's number is in its tip only
+const WIDE = 8; // lanes; with more, a lane's number is in its tip only
 
-// What remains of a lane's score in the sum, by kind of stop.
+// The name of a lane's weight in the sum, by kind of stop.
 const LEFT = "2^(s − m)";
 const leftNames = { divide: "2^(s − m) ÷ l", join: "joined weight" };
 
-// A number that is not finite came as null, and makes the sum NaN.
+// A number that is not finite comes as null, and makes the sum NaN.
 const together = (weights) => weights.reduce((sum, weight) => sum + (weight ?? NaN), 0);
 
 export function makeTurns(onTurn) {
@@ -48,7 +48,7 @@ export function drawTurns(ui, scene) {
   });
 }
 
-// Brings the current turn to where it is seen; only the list moves, never the page.
+// Scrolls the current turn into view; only the list moves, never the page.
 export function settleTurns({ list }) {
   const now = list.querySelector("[data-when=now]");
   if (!now) return;
@@ -73,8 +73,8 @@ function makeColumn(place) {
   );
 }
 
-// What remains of a lane in the sum as it stands: scaled to the newest maximum of its split, at the end divided by l.
-// Null for a masked lane and for what is not summed yet.
+// The weight of a lane in the sum as it is now: scaled to the newest maximum of its split, at the end divided by l.
+// Null for a masked lane and for a lane that is not summed yet.
 function remaining(scene, { split }, position, score) {
   const newest = newestTurn(scene, split, "running");
   if (position === null || !newest) return null;

@@ -71,8 +71,7 @@ export const moves = {
   },
 };
 
-// Each token from its cell in the row to its slot in every group. Those of one sequence leave one after the other and the
-// last lands when time is up; several sequences' leave at once, for one launch wrote them all.
+// Each token flies from its cell in the row to its slot in every group, one after the other; the last lands when time is up.
 function flyTokens(motion, event) {
   const writes = writesOf(event);
   for (const write of writes) flyWrite(motion, write, Math.ceil(MOST_FLIGHTS / writes.length));

@@ -12,7 +12,7 @@ export const moves = {
     for (const cell of m.root.querySelectorAll('[data-fill="draft"]')) m.appear(cell);
   },
   DraftsDropped: (m, e) => m.pulse(rowOf(m, e.seq_id)?.querySelector(".chip"), 1.2),
-  // the accepted are filled as any other from now on; the rejected fade where they lay
+  // accepted tokens are filled like any other from now on; rejected tokens fade where they lay
   DraftsVerified: (m, e, before) => {
     for (const cell of before.garbage) fade(m, cell, [{ opacity: 1, filter: "none" }, { opacity: 0, filter: "blur(4px)" }]);
     const first = e.num_tokens - e.accepted.length;

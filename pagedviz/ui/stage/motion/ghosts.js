@@ -15,7 +15,7 @@ export const fills = (block) => (block ? [...block.querySelectorAll('[data-fill=
 export const badge = (block) => block?.querySelector(".badge");
 export const hashOf = (block) => block?.querySelector(".hash");
 
-// Fades away where it was, over what is there now.
+// The ghost fades away where its node was, over what is there now.
 export function fade(motion, strip, frames = [{ opacity: 1 }, { opacity: 0 }]) {
   if (!strip) return;
   motion.fly(strip.ghost, strip.rect, strip.rect);

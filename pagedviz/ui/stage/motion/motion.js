@@ -105,7 +105,7 @@ export class Motion {
     if (!before) return;
     this.state = state;
     this.ms = Math.round(LONGEST / Math.max(1, speed));
-    // a row more or less above them moves the pools as a whole: flights start from where things are now
+    // a new row above the pools moves them as a whole: flights start from where things are now
     const shift = this.poolsTop() - before.top;
     const moved = (rect) => new DOMRect(rect.left, rect.top + shift, rect.width, rect.height);
     for (const [link, rect] of before.chips) before.chips.set(link, moved(rect));

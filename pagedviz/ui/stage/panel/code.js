@@ -1,7 +1,7 @@
 // Source code with one line lit.
 import { h, setAttr, setText } from "../dom.js";
 
-// An excerpt with one line lit; `which` tells it from others of the same file and length.
+// An excerpt with one line lit; `which` keeps it apart from excerpts of the same file and length.
 export function drawCode(ui, excerpt, line, which) {
   const key = `${which}:${line}:${excerpt.file}:${excerpt.first_line}:${excerpt.lines.length}`;
   if (ui.code.dataset.key === key) return;

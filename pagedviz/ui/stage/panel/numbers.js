@@ -32,7 +32,7 @@ function meanOverHeads(weights) {
 function weightRows({ check, event, state, colours, numLayers }) {
   const seq = event?.seq_id ?? writesOf(event)[0]?.seq_id;
   const [weights, heads] = meanOverHeads(check?.weights?.[seq]);
-  const group = (numLayers - 1) % state.windows.length; // they are the last layer's
+  const group = (numLayers - 1) % state.windows.length; // the weights are those of the last layer
   const row = tablesIn(state, group).get(seq);
   if (!weights || !row || !weights.length) return [];
   const seen = weights.map((share, j) => ({ share, j })).filter(({ share, j }) => share > 0 || row[j] !== state.nullBlock);

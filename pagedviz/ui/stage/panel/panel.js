@@ -1,4 +1,4 @@
-// Right: the verdict of this step's check, the step's numbers, and the line of our own source that did it.
+// Right: the verdict of this step's check, the step's numbers, and the source line that reported its event.
 import { h, setAttr } from "../dom.js";
 import { drawCode } from "./code.js";
 import { drawNumbers } from "./numbers.js";

@@ -20,12 +20,12 @@ function verdictWords(check, backend) {
   const notFinite = check.max_error === null && check.compared > 0;
   const off = notFinite || (check.max_error !== null && check.max_error > check.tolerance);
   const over = `largest error in ${plural(check.num_layers, "layer")}, tolerance ${tolerance(check.tolerance)}`;
-  const who = plural(check.compared, "sequence");
-  if (check.ok) return { headline: shortNumber(check.max_error), lines: [over, hold, `${who}, ${timing}`], broken: [] };
+  const sequences = plural(check.compared, "sequence");
+  if (check.ok) return { headline: shortNumber(check.max_error), lines: [over, hold, `${sequences}, ${timing}`], broken: [] };
   const names = check.failed_sequences ?? [];
   const failed = names.length ? `failed for ${names.join(", ")}` : "failed";
   const reason = notFinite ? "NaN in the output" : off ? shortNumber(check.max_error) : plural(bad, "broken invariant");
-  const lines = [notFinite ? "the kernel read a slot that nobody wrote" : off ? over : null, hold, `${who}, ${timing}`];
+  const lines = [notFinite ? "the kernel read a slot that nobody wrote" : off ? over : null, hold, `${sequences}, ${timing}`];
   return { headline: `${failed}: ${reason}`, lines: lines.filter(Boolean), broken: check.invariants };
 }
 

@@ -5,7 +5,7 @@ import { physicalBlock } from "../derived/physical.js";
 import { tokenText } from "../text.js";
 
 export const MINI = { width: 132, height: 56 };
-const THICK_RINGS = 16; // rings that may be thick and stand off their blocks
+const THICK_RINGS = 16; // up to this many rings are thick and stand off their blocks
 
 export function paintPool(pool) {
   pool.grid.clamp();

@@ -1,4 +1,4 @@
-// One physical block of a grid: whose it is, what its slots hold, and what is said of it.
+// One physical block of a grid: the sequences that name it, and what its slots hold.
 import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "../dom.js";
 import { isHost, endOf, nameOf } from "../state/entries.js";
 import { focusOf } from "../state/focus.js";
@@ -22,7 +22,7 @@ export function drawGrid(grid, entries, view) {
   });
 }
 
-// How each node looks now: most steps change a block or two, and the rest are left alone.
+// What each node shows now. Most steps change a block or two, and the other nodes are left alone.
 const drawn = new WeakMap();
 
 function makePhysical(entry) {

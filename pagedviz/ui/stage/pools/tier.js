@@ -1,4 +1,4 @@
-// The host tier: chunks that hold copies of cached blocks by their hash, who is evicted next, and unfinished transfers.
+// The host tier: chunks that hold copies of cached blocks by their hash, the order of eviction, and unfinished transfers.
 import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "../dom.js";
 import { focusOf } from "../state/focus.js";
 import { listed, tokenText } from "../text.js";
@@ -7,7 +7,7 @@ const MOST_CHUNKS = 64;
 const MOST_CHIPS = 24;
 const MOST_PAIRS = 8; // of one transfer
 
-// The tier's hashes have 64 digits; these tell them apart, and are what the device's blocks show of theirs.
+// The tier's hashes have 64 digits; eight are enough to tell them apart, and the events of device blocks have eight.
 const tierHash = (hash) => hash.slice(0, 8);
 
 export function makeTier() {
@@ -46,7 +46,7 @@ export function drawTier(ui, view) {
   drawTransfers(ui.transfers, tier, view.event);
 }
 
-// Which device blocks hold what has a hash.
+// Hash -> the device blocks that hold its tokens.
 function blocksByHash({ cached }) {
   const out = new Map();
   for (const [block, { hash }] of cached) out.set(hash, [...(out.get(hash) ?? []), block]);

@@ -27,7 +27,7 @@ export function fromSnapshot(snapshot) {
     free: snapshot.free_blocks ?? [],
     hostFree: snapshot.host_free_blocks ?? [],
     salts: new Map(Object.entries(snapshot.salts ?? {})),
-    // block that prompts may hit, in use or free -> what it holds; a snapshot names the hash alone
+    // block that prompts may hit, in use or free -> what it holds; a snapshot has the hash only
     cached: new Map(Object.entries(snapshot.cached ?? {}).map(([block, hash]) => [Number(block), { hash, parent: null, tokens: [], salt: null, group: 0 }])),
   };
 }
@@ -57,7 +57,7 @@ function written(s, e) {
   return { tokens, ...launchAfterWrite(s, writes), ...draftsAfterWrite(s, writes) };
 }
 
-// A table ends before a block; the tokens are those of the first group's table.
+// The table of a sequence without the block and those after it. The tokens follow the table of the first group.
 function dropped(s, e) {
   const row = tablesIn(s, e.group).get(e.seq_id).slice(0, e.logical_block);
   const tokens = e.group ? s.tokens : withEntry(s.tokens, e.seq_id, s.tokens.get(e.seq_id).slice(0, e.num_tokens));
@@ -107,7 +107,7 @@ export const changes = {
   BlockHit: (s, e) => ({
     free: without(s.free, e.block),
     ...tableWith(s, e.seq_id, e.logical_block, e.block, e.group),
-    // a block that an earlier sequence of the same launch fills is named now, and its tokens are there after the launch
+    // a block that an earlier sequence of the same launch fills: it is named now, and has its tokens after the launch
     ...(e.computed === false
       ? { ahead: withEntry(s.ahead, `${e.seq_id}:${e.logical_block}`, e.seq_id) }
       : { tokens: e.group ? s.tokens : withEntry(s.tokens, e.seq_id, [...s.tokens.get(e.seq_id), ...e.tokens]) }),

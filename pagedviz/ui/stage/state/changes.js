@@ -1,4 +1,4 @@
-// Small pure changes that the events' meanings are made of. Each returns something new and leaves the old as it is.
+// Small pure changes that all families use. Each returns something new and leaves the old as it is.
 
 export const withEntry = (map, key, value) => new Map(map).set(key, value);
 export const withoutEntry = (map, key) => (map.has(key) ? new Map([...map].filter(([other]) => other !== key)) : map);

@@ -5,7 +5,7 @@ import { blocksOf, logicalsOf, slotOf, slotsOf } from "./places.js";
 
 export function fromSnapshot(snapshot) {
   const drafted = Object.entries(snapshot.drafted ?? {}).map(([seq, tokens]) => {
-    const position = (snapshot.tokens[seq]?.length ?? 0) + 1; // behind the one known token
+    const position = (snapshot.tokens[seq]?.length ?? 0) + 1; // after the one known token
     return [seq, { position, tokens, confidences: [] }];
   });
   return {

@@ -1,5 +1,5 @@
-// The places that an event is about: drawn with a strong outline at its step. Most events name them in fields that all
-// events share; what is otherwise stands with the family of the event.
+// The places that an event is about: they are drawn with a strong outline at its step. Most events name them in fields
+// with common names; the family of an event says where it differs.
 import { hostEntry } from "./entries.js";
 import { focus as blocks } from "./blocks.js";
 import { focus as windows } from "./windows.js";

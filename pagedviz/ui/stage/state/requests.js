@@ -23,7 +23,7 @@ export function fromSnapshot(snapshot) {
   };
 }
 
-export const widthOf = ({ samples = 1, beams = 1 }) => Math.max(samples, beams); // the sequences that it goes on as
+export const widthOf = ({ samples = 1, beams = 1 }) => Math.max(samples, beams); // how many sequences it goes on as
 export const isSeveral = (request) => widthOf(request) > 1;
 export const firstOf = (id, request) => (isSeveral(request) ? `${id}.1` : id);
 
@@ -35,14 +35,14 @@ function endOfNamed(s, seq) {
   return end;
 }
 
-// After a launch its sequences wait for no token any more.
+// After a launch: the tokens of its sequences are written.
 export function launchAfterWrite(s, writes) {
   const launching = new Map(s.launching);
   for (const { seq_id } of writes) launching.delete(seq_id);
   return { launching, ahead: new Map([...s.ahead].filter(([, seq]) => launching.has(seq))) };
 }
 
-// A request in no queue and in no launch, and its sequences in none either.
+// A request leaves all queues and the launch, and so do its sequences.
 function left(s, id) {
   const [waiting, running, swapped] = [s.waiting, s.running, s.swapped].map((queue) => without(queue, id));
   const stays = ([seq]) => (s.requestOf.get(seq) ?? seq) !== id;
