@@ -1,5 +1,5 @@
 // The chain of hashes from a cached block back to the first block of its prefix.
-import { endsOf, entryOf, endOf } from "../state/entries.js";
+import { endOf, endsOf, entryOf } from "../state/entries.js";
 import { tablesIn } from "../state/changes.js";
 
 const byHash = new WeakMap();

@@ -1,4 +1,4 @@
-import { blockOf, isHost, endOf, nameOf } from "../state/entries.js";
+import { blockOf, endOf, isHost, nameOf } from "../state/entries.js";
 import { GREY } from "./colours.js";
 import { chainOf } from "./chains.js";
 import { comingIn, markOf } from "./slots.js";

@@ -1,6 +1,6 @@
 // One logical block: what the sequence sees of it, and the physical block of each group that it is in.
-import { h, setAttr, setText, syncKeyed, drawCells } from "../dom.js";
-import { blockOf, isHost, endOf, nameOf } from "../state/entries.js";
+import { drawCells, h, setAttr, setText, syncKeyed } from "../dom.js";
+import { blockOf, endOf, isHost, nameOf } from "../state/entries.js";
 import { tablesIn } from "../state/changes.js";
 import { keptIn } from "../derived/physical.js";
 import { listed } from "../text.js";

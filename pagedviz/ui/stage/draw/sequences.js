@@ -1,5 +1,5 @@
 // Left: each sequence as a row of its logical blocks, and beside it its block table.
-import { h, setAttr, setText, syncKeyed, cellsPerRow } from "../dom.js";
+import { cellsPerRow, h, setAttr, setText, syncKeyed } from "../dom.js";
 import { tablesIn } from "../state/changes.js";
 import { logicalsInFocus } from "../state/focus.js";
 import { nextSlot, sampledOf } from "../derived/slots.js";

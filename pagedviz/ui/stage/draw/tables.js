@@ -1,8 +1,8 @@
 // Block tables, the page tables of a sequence: one table a group, one row a logical block, which names a physical block.
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
-import { blockOf, isHost, endOf, nameOf } from "../state/entries.js";
+import { blockOf, endOf, isHost, nameOf } from "../state/entries.js";
 import { tablesIn } from "../state/changes.js";
-import { focusOf, logicalsInFocus, isInFocus } from "../state/focus.js";
+import { focusOf, isInFocus, logicalsInFocus } from "../state/focus.js";
 import { filledIn } from "../derived/slots.js";
 
 const COLUMNS = ["logical", "physical", "filled", "where"];

@@ -1,6 +1,6 @@
 // Timeline: one tick per event in a window around the current step; the scrubber spans the whole run.
 import { h, setAttr, setText, syncKeyed } from "../dom.js";
-import { VEILED, icon, kindOf } from "../icons.js";
+import { icon, kindOf, VEILED } from "../icons.js";
 import { verdictOf } from "../panel/verdict.js";
 
 const TICK_WIDTH = 46;

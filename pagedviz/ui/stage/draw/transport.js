@@ -1,6 +1,6 @@
 // Transport bar: step back, play, step forward, speed, the scrubber, and what has been checked so far.
 import { h, setAttr, setText } from "../dom.js";
-import { PATHS, icon, iconButton } from "../icons.js";
+import { icon, iconButton, PATHS } from "../icons.js";
 import { verdictOf } from "../panel/verdict.js";
 
 const SPEEDS = [0.5, 1, 2, 4];

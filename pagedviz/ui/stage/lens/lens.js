@@ -2,7 +2,7 @@
 // It asks Python and shows only the answer to its newest question. While it is closed it does nothing at all.
 import { h, setAttr, setText } from "../dom.js";
 import { endOf } from "../state/entries.js";
-import { PATHS, icon, iconButton } from "../icons.js";
+import { icon, iconButton, PATHS } from "../icons.js";
 import { settleCode } from "../panel/code.js";
 import { shortNumber } from "../text.js";
 import { drawChoices, hasTokens, makeChoices } from "./choices.js";

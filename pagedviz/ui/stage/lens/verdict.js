@@ -1,6 +1,6 @@
 // The kernel's answer against dense attention.
 import { h, setAttr, setText } from "../dom.js";
-import { PATHS, icon } from "../icons.js";
+import { icon, PATHS } from "../icons.js";
 import { shortNumber, tolerance } from "../text.js";
 
 export function makeVerdict() {

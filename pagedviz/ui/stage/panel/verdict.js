@@ -1,6 +1,6 @@
 // The verdict of a step's check against dense attention.
-import { setAttr, setText, syncKeyed, h } from "../dom.js";
-import { PATHS, icon } from "../icons.js";
+import { h, setAttr, setText, syncKeyed } from "../dom.js";
+import { icon, PATHS } from "../icons.js";
 import { shortNumber, tolerance } from "../text.js";
 
 const plural = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;

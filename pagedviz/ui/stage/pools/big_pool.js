@@ -1,6 +1,6 @@
 // A pool of more than 64 blocks: one canvas with zoom, an overview, and a summary in words.
 import { h, setAttr, setText } from "../dom.js";
-import { blockOf, hostEntry, isHost, endOf } from "../state/entries.js";
+import { blockOf, endOf, hostEntry, isHost } from "../state/entries.js";
 import { focusOf } from "../state/focus.js";
 import { physicalBlock } from "../derived/physical.js";
 import { physicalLabel } from "../draw/labels.js";

@@ -1,6 +1,6 @@
 // One physical block of a grid: the sequences that name it, and what its slots hold.
-import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "../dom.js";
-import { isHost, endOf, nameOf } from "../state/entries.js";
+import { cellsPerRow, drawCells, h, setAttr, setText, syncKeyed } from "../dom.js";
+import { endOf, isHost, nameOf } from "../state/entries.js";
 import { focusOf } from "../state/focus.js";
 import { listed, tokenText } from "../text.js";
 import { physicalBlock } from "../derived/physical.js";

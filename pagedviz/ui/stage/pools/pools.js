@@ -1,8 +1,9 @@
 // The device pool and the host pool as fixed grids (a block never moves), and their free queues.
-import { h, setAttr, setText, syncKeyed } from "../dom.js";
-import { hostEntry, endOf, nameOf } from "../state/entries.js";
+import { h, setAttr, setText } from "../dom.js";
+import { hostEntry } from "../state/entries.js";
 import { drawGrid } from "./physical.js";
-import { shortHash } from "../draw/hashes.js";
+import { drawFreeQueue } from "./free_queue.js";
+import { drawLegend, makeLegend } from "./legend.js";
 import { drawTier, makeTier } from "./tier.js";
 import { BigPool } from "./big_pool.js";
 
@@ -25,28 +26,10 @@ export function makePools(highlight) {
   return { node: h("div", { class: "pools" }, device.node, host.node, tier.node), device, host, tier, legend: makeLegend(), highlight };
 }
 
-// What the cells mean; a sign that a run does not use is not there.
-const SIGNS = [
-  ["next", null, "next token", null],
-  ["pending", null, "in this step’s launch", "requests"],
-  ["draft", null, "draft", "drafts"],
-  ["filled", "unverified", "not verified yet", "drafts"],
-  ["rolled", null, "rolled back", "drafts"],
-  ["filled", "seen", "in the next token’s window", "windows"],
-  ["filled", "out", "out of it", "windows"],
-  ["kept", null, "free, may be hit", "hashes"],
-  ["stale", null, "nobody's: stale or NaN", null],
-];
-
-function makeLegend() {
-  const sign = ([fill, mark, words, feature]) => h("span", { class: "legend-item", "data-of": feature }, h("span", { class: "cell sample", "data-fill": fill, "data-mark": mark }, h("span", { class: "fill" })), words);
-  return h("p", { class: "legend quiet", "aria-hidden": "true" }, ...SIGNS.map(sign));
-}
-
 export function drawPools(ui, view) {
   const { state } = view;
   setAttr(ui.node, "data-hashes", view.features.hashes ? "" : null);
-  for (const sign of ui.legend.children) setAttr(sign, "hidden", !sign.dataset.of || view.features[sign.dataset.of] ? null : "");
+  drawLegend(ui.legend, view.features);
   drawPool(ui, ui.device, view, Array.from({ length: state.numBlocks }, (_, block) => block), {
     title: `Device pool`,
     detail: ` ${state.numBlocks} blocks of ${state.blockSize} tokens`,
@@ -70,7 +53,7 @@ function drawPool(ui, part, view, entries, { title, detail, free }) {
   setText(part.title.children[1], detail);
   setText(part.queueTitle, part === ui.host ? "Host free queue" : "Free queue");
   const big = entries.length > GRID_LIMIT;
-  drawQueue(part.queue, view.state.cached, free, big ? QUEUE_LIMIT.big : QUEUE_LIMIT.grid);
+  drawFreeQueue(part.queue, view.state.cached, free, big ? QUEUE_LIMIT.big : QUEUE_LIMIT.grid);
   setAttr(part.body, "data-big", big ? "" : null);
   if (big) {
     if (!part.big) {
@@ -86,28 +69,4 @@ function drawPool(ui, part, view, entries, { title, detail, free }) {
     part.body.replaceChildren();
   }
   drawGrid(part.body, entries, view);
-}
-
-function drawQueue(queue, cached, free, limit) {
-  const shown = free.slice(0, limit);
-  const items = [...shown, ...(free.length > shown.length ? ["more"] : []), ...(free.length ? [] : ["none"])];
-  setAttr(queue, "data-length", free.length);
-  syncKeyed(
-    queue,
-    items,
-    (item) => item,
-    (item) => (typeof item === "number" ? h("li", {}, h("button", { type: "button", class: "free-chip", "data-rove": "queue", tabindex: "-1", "data-link": endOf(item) }, nameOf(item))) : h("li", { class: "quiet" })),
-    (node, item) => {
-      if (item === "more") setText(node, `and ${(free.length - shown.length).toLocaleString("en")} more`);
-      else if (item === "none") setText(node, "empty: no block is free");
-      else {
-        const first = item === free[0];
-        setAttr(node, "data-free", nameOf(item));
-        setAttr(node, "data-head", first ? "" : null);
-        const kept = cached.get(item);
-        setAttr(node.firstElementChild, "data-kept", kept ? "" : null);
-        setAttr(node.firstElementChild, "aria-label", `free block ${nameOf(item)}${first ? ", next out" : ""}${kept ? `, cached, still holds hash ${shortHash(kept.hash)}` : ""}`);
-      }
-    },
-  );
 }

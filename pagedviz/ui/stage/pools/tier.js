@@ -1,5 +1,5 @@
 // The host tier: chunks that hold copies of cached blocks by their hash, the order of eviction, and unfinished transfers.
-import { h, setAttr, setText, syncKeyed, drawCells, cellsPerRow } from "../dom.js";
+import { cellsPerRow, drawCells, h, setAttr, setText, syncKeyed } from "../dom.js";
 import { focusOf } from "../state/focus.js";
 import { listed, tokenText } from "../text.js";
 

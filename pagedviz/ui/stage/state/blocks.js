@@ -1,6 +1,6 @@
 // Blocks: what the events of sequences, blocks and tables change, and what they are about.
 import { hostEntry } from "./entries.js";
-import { inserted, tableWith, tablesIn, withCounts, withEntry, withRow, without, withoutEntry } from "./changes.js";
+import { inserted, tablesIn, tableWith, withCounts, withEntry, without, withoutEntry, withRow } from "./changes.js";
 import { blocksOf, logicalsOf, slotsOf } from "./places.js";
 import { draftsAfterWrite, withoutDrafts, withoutRolledBack } from "./drafts.js";
 import { launchAfterWrite } from "./requests.js";

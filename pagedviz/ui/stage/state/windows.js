@@ -1,5 +1,5 @@
 // Windows: what the events of windows and groups change, and what they are about. Entries below a window name the null block.
-import { inserted, tableWith, tablesIn, withCounts, withEntry, withRow, without } from "./changes.js";
+import { inserted, tablesIn, tableWith, withCounts, withEntry, without, withRow } from "./changes.js";
 import { withoutRolledBack } from "./drafts.js";
 
 export function fromSnapshot(snapshot) {
