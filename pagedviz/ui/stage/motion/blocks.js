@@ -8,7 +8,7 @@ const MOST_FLIGHTS = 64; // of the tokens of one write; the others are there alr
 
 const entryOf = (event) => (event.where === "host" ? hostEntry(event.block) : event.block);
 
-export const before = {
+export const measures = {
   BlockAllocated: (m, e) => m.taken(e.block),
   BlockHit: (m, e) => m.taken(e.block),
   BlockCopied: (m, e) => m.taken(e.target),

@@ -3,7 +3,7 @@ import { fade, seen } from "./ghosts.js";
 
 const rowOf = (motion, seq) => motion.root.querySelector(`[data-row="${CSS.escape(seq)}"]`);
 
-export const before = {
+export const measures = {
   DraftsVerified: (m, e) => ({ garbage: m.cellsAt(e.slots).map(seen) }),
 };
 

@@ -3,15 +3,15 @@
 import { h } from "../dom.js";
 import { endOf } from "../state/entries.js";
 import { moves as baseMoves } from "./base.js";
-import { before as beforeBlocks, moves as blockMoves } from "./blocks.js";
-import { before as beforeWindows, moves as windowMoves } from "./windows.js";
-import { before as beforeDrafts, moves as draftMoves } from "./drafts.js";
-import { before as beforeRequests, moves as requestMoves } from "./requests.js";
-import { before as beforeTransfers, moves as transferMoves } from "./transfers.js";
+import { measures as blockMeasures, moves as blockMoves } from "./blocks.js";
+import { measures as windowMeasures, moves as windowMoves } from "./windows.js";
+import { measures as draftMeasures, moves as draftMoves } from "./drafts.js";
+import { measures as requestMeasures, moves as requestMoves } from "./requests.js";
+import { measures as transferMeasures, moves as transferMoves } from "./transfers.js";
 import { seen } from "./ghosts.js";
 
 // By kind of event: what must be measured or cloned before the picture changes, and what moves after it.
-const BEFORE = { ...beforeBlocks, ...beforeWindows, ...beforeDrafts, ...beforeRequests, ...beforeTransfers };
+const MEASURES = { ...blockMeasures, ...windowMeasures, ...draftMeasures, ...requestMeasures, ...transferMeasures };
 const MOVES = { ...baseMoves, ...blockMoves, ...windowMoves, ...draftMoves, ...requestMoves, ...transferMoves };
 
 const LONGEST = 380;
@@ -66,7 +66,7 @@ export class Motion {
       chips: placesOf(".free-chip", "link"),
       cards: placesOf(".request", "request"),
       top: this.poolsTop(),
-      ...BEFORE[event.kind]?.(this, event),
+      ...MEASURES[event.kind]?.(this, event),
     };
   }
 

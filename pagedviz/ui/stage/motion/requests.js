@@ -6,7 +6,7 @@ const cardLeaving = (m, e) => {
   return { card: card && seen(card) };
 };
 
-export const before = {
+export const measures = {
   RequestFinished: cardLeaving,
   RequestAborted: cardLeaving,
 };

@@ -21,7 +21,7 @@ const chunkLeaving = (m, e) => {
   return { chunk: chunk && seen(chunk) };
 };
 
-export const before = {
+export const measures = {
   BlockSpilled: (m, e) => m.left(e.block),
   BlockReloaded: (m, e) => m.left(hostEntry(e.host_block)),
   TierEvicted: chunkLeaving,

@@ -1,7 +1,7 @@
 // Windows: what flies where when the null block is taken and when blocks leave a window.
 import { badge, fade, takeFromQueue, toQueue } from "./ghosts.js";
 
-export const before = {
+export const measures = {
   NullBlockTaken: (m, e) => m.taken(e.block),
   BlockOutOfWindow: (m, e) => (e.queue_index === null ? {} : m.left(e.block)),
 };
