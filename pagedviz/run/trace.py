@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.log.events.base import PHRASES, Event
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.run.play import Happening
 from pagedviz.run.source import SourceLine
@@ -14,7 +14,13 @@ from pagedviz.scenario import scenario as scenarios
 from pagedviz.scenario.json_values import ScenarioError, show
 from pagedviz.scenario.scenario import Scenario
 
-VERSION = 4  # 1: each token of a prompt was an event of its own; 2: no prefix caching; 3: one sequence a request
+# 1: each token of a prompt was an event of its own; 2: no prefix caching; 3: one sequence a request;
+# 4: two kinds of event had other names, so it is still read.
+VERSION = 5
+RENAMED = {"TierStoreAborted": "TierStoreCancelled", "TierLoadAborted": "TierLoadCancelled"}
+
+# Of a check, what every machine must find again; errors and times differ by rounding and speed.
+VERDICT = ("ok", "compared", "num_layers", "failed_sequences")
 
 ROUNDING = 1e-3  # of a score: how much a sum of log-probabilities may differ from machine to machine
 
@@ -105,7 +111,7 @@ class Step:
 
     def agrees(self, other: "Step") -> bool:
         """The same happened; scores and confidences may differ by rounding."""
-        return self == other or alike(self.to_json(), other.to_json())
+        return self == other or alike(computed(self.to_json()), computed(other.to_json()))
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Step":
@@ -116,6 +122,16 @@ class Step:
             source=SourceLine(**data["source"]),
             refused=data["refused"],
         )
+
+
+def computed(step: Mapping[str, Any]) -> dict[str, Any]:
+    """A step as plain data, without what is derived from it: its source line, its sentences and their phrases."""
+    kept = {name: value for name, value in step.items() if name not in ("source", "sentence")}
+    if isinstance(refused := step.get("refused"), dict):
+        kept["refused"] = {name: value for name, value in refused.items() if name != "sentence"}
+    if isinstance(event := step.get("event"), dict):
+        kept["event"] = {name: value for name, value in event.items() if name not in PHRASES}
+    return kept
 
 
 def alike(one: Any, other: Any) -> bool:
@@ -163,8 +179,18 @@ def parse(source: str | bytes) -> tuple[Scenario, Claims]:
         raise ScenarioError("the file is not JSON in UTF-8, so it is no trace") from None
     if not isinstance(data, dict) or "pagedviz_trace" not in data:
         raise ScenarioError(f'the file is no trace: a trace says "pagedviz_trace": {VERSION}')
-    if data["pagedviz_trace"] != VERSION:
-        raise ScenarioError(f"the trace has version {show(data['pagedviz_trace'])}; version {VERSION} is read")
+    version = data["pagedviz_trace"]
+    if type(version) is not int or version not in (4, VERSION):
+        raise ScenarioError(f"the trace has version {show(version)}; versions 4 and {VERSION} are read")
     if not isinstance(data.get("steps"), list):
         raise ScenarioError('the trace has no list of "steps"')
-    return scenarios.from_json(data.get("scenario")), Claims(data.get("ok"), data["steps"])
+    steps = list(map(_renamed, data["steps"])) if version == 4 else data["steps"]
+    return scenarios.from_json(data.get("scenario")), Claims(data.get("ok"), steps)
+
+
+def _renamed(step: Any) -> Any:
+    """A step of version 4 with the name that its kind of event has now."""
+    if not isinstance(step, dict) or not isinstance(event := step.get("event"), dict):
+        return step
+    kind = event.get("kind")
+    return {**step, "event": {**event, "kind": RENAMED.get(kind, kind) if isinstance(kind, str) else kind}}

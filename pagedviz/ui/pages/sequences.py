@@ -121,11 +121,16 @@ def compared(claims: Claims, view: RunView, run: ComputedRun) -> tuple[str, bool
 
 
 def _as_computed(claim: Any, step: dict[str, Any], check: Check | None) -> bool:
-    """A recorded step says what was computed here: event, sentence, state, verdict. Times and digits may differ."""
+    """A recorded step says what was computed here: event, refusal, state, verdict. Sentences and source lines are
+    derived from these; errors, times and the last digits may differ."""
     if not isinstance(claim, dict) or not isinstance(claim.get("check"), dict) or check is None:
         return False
-    recorded = {name: claim.get(name) for name in step}
-    return trace.alike(recorded, json.loads(json.dumps(step))) and trace.alike(claim["check"].get("ok"), check.ok)
+    here = trace.computed(json.loads(json.dumps(step)))
+    recorded = trace.computed({name: claim.get(name) for name in step})
+    verdict = check.to_json()
+    return trace.alike(recorded, here) and all(
+        trace.alike(claim["check"].get(name), verdict[name]) for name in trace.VERDICT
+    )
 
 
 def _progress(sandbox: Sandbox, run: ComputedRun) -> None:

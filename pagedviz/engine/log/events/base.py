@@ -45,6 +45,10 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
+# Fields in plain words. They say in a sentence what the numbers say, so a recorded run is not compared by them.
+PHRASES = frozenset({"reason", "said", "then"})
+
+
 class InGroup:
     """An event of one group's table. Where a cache has one group, `group` is None and the sentence does not say it."""
 
