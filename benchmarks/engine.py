@@ -15,8 +15,8 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 
-from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.manager.block_manager import BlockManager
 from pagedviz.engine.policies.profiles import PROFILES
 
 SEQUENCES, TOKENS, BLOCK_SIZE = 256, 2_048, 16

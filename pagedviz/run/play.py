@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagedviz.engine.block_manager import BlockManager
-from pagedviz.engine.host_tier.beside_cache import How
 from pagedviz.engine.log import invariants
 from pagedviz.engine.log.errors import CacheError, NoDrafts, NotConfident, OwnedByRequest
 from pagedviz.engine.log.events.base import Event, OperationRefused, Token
 from pagedviz.engine.log.snapshot import Snapshot
+from pagedviz.engine.manager.block_manager import BlockManager
 from pagedviz.engine.requests.beams import Candidates
 from pagedviz.engine.requests.scheduler import Scheduler
 from pagedviz.model.decoding import Logits, Speaker, confident
@@ -39,8 +38,6 @@ from pagedviz.scenario.operations import (
     Verify,
 )
 from pagedviz.scenario.settings import CacheConfig
-
-WAYS_OUT: dict[str, How] = {"finish": "finish", "fail": "fail", "cancel": "abort"}  # of a transfer
 
 
 @dataclass(frozen=True)
@@ -140,7 +137,7 @@ class Player:
             case Load(tokens, salt):
                 self.manager.load(tokens, salt)
             case EndTransfer(transfer_id, how):
-                self.manager.end_transfer(transfer_id, WAYS_OUT[how])
+                self.manager.end_transfer(transfer_id, how)
             case Submit(seq_id, tokens, num_tokens):
                 options = {name: getattr(op, name) for name in ("says", "priority", "salt", "samples", "beams")}
                 self.scheduler.submit(seq_id, tokens, num_tokens, **options)

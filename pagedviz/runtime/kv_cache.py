@@ -13,12 +13,12 @@ from pagedviz.engine.log.events.transfers import (
     BlockReloaded,
     BlockSpilled,
     TierEvicted,
-    TierLoadAborted,
     TierLoadBegun,
+    TierLoadCancelled,
     TierLoadEnded,
     TierLoadFailed,
-    TierStoreAborted,
     TierStoreBegun,
+    TierStoreCancelled,
     TierStoreFailed,
     TierTransferEnded,
 )
@@ -99,11 +99,11 @@ class KVCache:
         """A copy is whole, or worth nothing: then what it was to fill is poisoned, and with it what nobody needs."""
         self.claim(event.device_blocks)
         match event:
-            case TierStoreFailed() | TierStoreAborted():
+            case TierStoreFailed() | TierStoreCancelled():
                 self.transfers.forget(self._places(event.chunks))
             case TierLoadEnded():
                 self.transfers.forget(self._places(event.freed))
-        filled = isinstance(event, TierLoadFailed | TierLoadAborted)
+        filled = isinstance(event, TierLoadFailed | TierLoadCancelled)
         for block, queue_index in zip(event.device_blocks, event.queue_indices, strict=False):
             if filled or (queue_index is not None and block not in cached):
                 self._poison(block)

@@ -23,12 +23,12 @@ from pagedviz.engine.log.events.drafts import DraftsVerified
 from pagedviz.engine.log.events.transfers import (
     BlockLoaded,
     TierEvicted,
-    TierLoadAborted,
     TierLoadBegun,
+    TierLoadCancelled,
     TierLoadEnded,
     TierLoadFailed,
-    TierStoreAborted,
     TierStoreBegun,
+    TierStoreCancelled,
     TierStoreFailed,
 )
 from pagedviz.engine.log.events.windows import PrefixSkipped
@@ -163,13 +163,13 @@ class KVLog:
                 self.cached[event.block] = self._loading.pop(event.block)
             case TierEvicted():
                 del self.stored[event.chunk]
-            case TierStoreFailed() | TierStoreAborted():
+            case TierStoreFailed() | TierStoreCancelled():
                 for chunk in event.chunks:
                     del self.stored[chunk]
             case TierLoadEnded():
                 for chunk in event.freed:
                     del self.stored[chunk]
-                for block in event.device_blocks if isinstance(event, TierLoadFailed | TierLoadAborted) else ():
+                for block in event.device_blocks if isinstance(event, TierLoadFailed | TierLoadCancelled) else ():
                     del self._loading[block]
 
     def _adopt(self, seq_id: str, block: CachedRows, computed: bool) -> None:

@@ -5,7 +5,7 @@ An operation's `verbs` are the keys that it is known by in a scenario's JSON, an
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, cast
 
 from pagedviz.engine.log.events.base import Token
 from pagedviz.scenario import json_values
@@ -369,10 +369,10 @@ class Load(Op, verbs=("load",), keys=("salt",)):
 
 @dataclass(frozen=True)
 class EndTransfer(Op, verbs=("finish", "fail", "cancel")):
-    """A store or load ends: it has finished, it failed, or it is called off. `how` is the verb."""
+    """A store or load ends: it has finished, it failed, or it is cancelled. `how` is the verb."""
 
     transfer_id: int
-    how: str
+    how: Literal["finish", "fail", "cancel"]
 
     def __str__(self) -> str:
         return f"{self.how} transfer {self.transfer_id}"
@@ -382,7 +382,7 @@ class EndTransfer(Op, verbs=("finish", "fail", "cancel")):
 
     @classmethod
     def read(cls, data: JSON, verb: str, where: str) -> "EndTransfer":
-        return cls(json_values.whole(data, verb, f"{where}.{verb}", 1, 1, MAX_TRANSFER_ID), verb)
+        return cls(json_values.whole(data, verb, f"{where}.{verb}", 1, 1, MAX_TRANSFER_ID), cast(Any, verb))
 
 
 def _named_tokens(data: JSON, verb: str, where: str) -> tuple[str, tuple[Token, ...]]:

@@ -82,7 +82,7 @@ CASES: dict[str, tuple[Data, list[Data]]] = {
             {"step": 12},
         ],
     ),
-    # stores and loads that finish, fail and are called off
+    # stores and loads that finish, fail and are cancelled
     "tier": (
         V1 | {"num_blocks": 6, "host_chunks": 8, "policies": {"host_write": "when_asked"}},
         [

@@ -14,8 +14,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from pagedviz.engine.block_manager import BlockManager  # noqa: E402
 from pagedviz.engine.log.events.base import Event  # noqa: E402
+from pagedviz.engine.manager.block_manager import BlockManager  # noqa: E402
 from pagedviz.engine.policies.profiles import PROFILES  # noqa: E402
 from pagedviz.run.play import Happening, Player, planner  # noqa: E402
 from pagedviz.scenario.operations import Add, Append, Fork, Free, Op, Reload, Spill  # noqa: E402

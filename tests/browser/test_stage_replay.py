@@ -19,7 +19,7 @@ NEW = {
     "drafts": {"TokensDrafted", "DraftsVerified"},
     "drafts-groups": {"TokensDrafted", "DraftsVerified", "BlockOutOfWindow", "BlockFreed"},
     "speculation": {"TokensDrafted", "DraftsDropped", "DraftsVerified", "TokensSampled"},
-    "tier": {"TierStoreFailed", "TierLoadAborted", "TierLoadFinished", "BlockLoaded", "TierTouched"},
+    "tier": {"TierStoreFailed", "TierLoadCancelled", "TierLoadFinished", "BlockLoaded", "TierTouched"},
     "tier-served": {"TierStoreBegun", "TierStoreFinished", "TierLoadBegun", "RequestWaits", "BlockLoaded"},
     "beams": {"BeamsChosen", "SequenceForked", "BlockCopied"},
     "samples": {"RequestForked", "RequestPreempted", "BlockCopied"},

@@ -2,14 +2,14 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.log import invariants
 from pagedviz.engine.log.errors import CacheError
 from pagedviz.engine.log.events.base import Event
+from pagedviz.engine.manager.block_manager import BlockManager
 from pagedviz.engine.policies.profiles import PROFILES, policy
 
 # The scenario that the project's first issue gives.
@@ -53,6 +53,7 @@ class Watched(BlockManager):
             host_chunks=host_chunks,
         )
         self.events: list[Event] = []
+        self.watchers: list[Callable[[Event], object]] = []
         self._before = self.snapshot()
 
     def _watch(self, event: Event) -> None:
@@ -64,6 +65,8 @@ class Watched(BlockManager):
             assert len(seq.links) <= known // self.block_size
         self.events.append(event)
         self._before = after
+        for watch in self.watchers:
+            watch(event)
 
     def kinds_since(self, number: int) -> list[str]:
         """What has been reported after the first `number` events."""

@@ -47,7 +47,7 @@ class ServerMemory(KVMemory):
                     self.put("device", block, self.at("chunk", chunk))
                 for chunk in event.freed:
                     self.take("chunk", chunk)
-            case "TierLoadFailed" | "TierLoadAborted":
+            case "TierLoadFailed" | "TierLoadCancelled":
                 for chunk in event.freed:
                     self.take("chunk", chunk)
             case "TierEvicted":
@@ -209,13 +209,13 @@ class ServerMachine(SchedulerMachine):
         """Sequences that somebody made by hand, and whose drafts wait to be verified."""
         return [name for name in self.by_hand if self.manager.sequences[name].drafts]
 
-    @precondition(lambda self: self.manager.tier and self.manager.sequences)
+    @precondition(lambda self: self.manager.copies and self.manager.sequences)
     @rule(who=WHO)
     def store(self, who):
         name = list(self.manager.sequences)[who % len(self.manager.sequences)]
         self.perform(lambda: self.manager.store(name))
 
-    @precondition(lambda self: self.manager.tier)
+    @precondition(lambda self: self.manager.copies)
     @rule(tokens=TOKENS, salt=SALT, who=WHO)
     def load(self, tokens, salt, who):
         known = [r.tokens for r in self.scheduler.requests.values()]
@@ -223,12 +223,12 @@ class ServerMachine(SchedulerMachine):
         self.perform(lambda: self.manager.load([*prompt, "x"], salt))
 
     @precondition(lambda self: self.manager.is_transferring)
-    @rule(who=WHO, how=st.sampled_from(["finish", "fail", "abort"]))
+    @rule(who=WHO, how=st.sampled_from(["finish", "fail", "cancel"]))
     def end_transfer(self, who, how):
         self.end_one(who, how)
 
     def end_one(self, who, how):
-        transfers = self.manager.tier.transfers
+        transfers = self.manager.copies.tier.transfers
         assert self.perform(lambda: self.manager.end_transfer(transfers[who % len(transfers)].transfer_id, how))
 
     @precondition(lambda self: not self.manager.sequences and not self.manager.is_transferring)
@@ -319,7 +319,7 @@ class TieredMachine(ServerMachine):
         SchedulerMachine.begin(self, policies, host_blocks=4, prefix_caching=True, auto_spill=False, **config)
         self.memory = ServerMemory(self.manager.block_size)
 
-    @rule(tokens=TOKENS, write=st.sampled_from(["finish", "finish", "finish", "fail", "abort"]), who=WHO)
+    @rule(tokens=TOKENS, write=st.sampled_from(["finish", "finish", "finish", "fail", "cancel"]), who=WHO)
     def leave_something_on_the_host(self, tokens, write, who):
         name = self.new_name()
         if not self.perform(lambda: self.manager.add(name, tokens)):
@@ -330,7 +330,7 @@ class TieredMachine(ServerMachine):
             self.end_one(who, write)
         self.sweep()
 
-    @rule(who=WHO, how=st.sampled_from(["finish", "fail", "abort"]), when=st.sampled_from(["now", "later"]))
+    @rule(who=WHO, how=st.sampled_from(["finish", "fail", "cancel"]), when=st.sampled_from(["now", "later"]))
     def fetch_something(self, who, how, when):
         links = list(self.manager.host_links.values())
         if not links:

@@ -210,7 +210,7 @@ class TierMachine(RuleBasedStateMachine):
         self.copies = [copy for copy in self.copies if copy not in touched] + touched
 
     @precondition(lambda self: self.transfers)
-    @rule(which=WHICH, hows=st.lists(st.sampled_from(["finish", "finish", "fail", "abort"]), min_size=1, max_size=3))
+    @rule(which=WHICH, hows=st.lists(st.sampled_from(["finish", "finish", "fail", "cancel"]), min_size=1, max_size=3))
     def end_some(self, which, hows):
         for how in hows[: len(self.transfers)]:
             transfer_id = list(self.transfers)[which % len(self.transfers)]
@@ -256,7 +256,7 @@ class TierMachine(RuleBasedStateMachine):
         if not hasattr(self, "tier"):
             return
         for i, transfer_id in enumerate(list(self.transfers)):
-            self.end(transfer_id, ("finish", "fail", "abort")[i % 3])
+            self.end(transfer_id, ("finish", "fail", "cancel")[i % 3])
         assert self.tier.held_device_blocks == set()
         assert self.lost == []
         fresh = {f"fresh {i}": i for i in range(self.tier.num_chunks)}

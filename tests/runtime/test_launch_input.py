@@ -77,8 +77,7 @@ def test_spilled_and_half_spilled_sequences_are_not_in_it():
 def test_sequence_that_has_no_token_yet_is_not_in_it():
     cache = two()
     seen = []
-    watch = cache._report
-    cache._report = lambda event: (watch(event), seen.append(launch_input(cache.snapshot(), event).seq_ids))
+    cache.watchers.append(lambda event: seen.append(launch_input(cache.snapshot(), event).seq_ids))
     cache.add("C", ["x"])
     assert seen == [("B", "A"), ("B", "A"), ("B", "A", "C")]
 

@@ -20,8 +20,8 @@ from pagedviz.engine.log.events.transfers import (
     TierLoadBegun,
     TierLoadFailed,
     TierLoadFinished,
-    TierStoreAborted,
     TierStoreBegun,
+    TierStoreCancelled,
     TierStoreFinished,
 )
 from pagedviz.runtime.kv_cache import KVCache
@@ -351,7 +351,7 @@ def test_a_block_is_loaded_and_its_chunk_evicted_at_once(holds):
 def test_what_ends_without_its_block_having_a_hash_is_poisoned(holds):
     cache = cache_that_holds(holds)
     cache.apply(TierStoreBegun(1, ("x", "y"), (2, 3), (0, 1)))
-    cache.apply(TierStoreAborted(1, ("x", "y"), (2, 3), (0, 1), (0, None)))  # block 2 lost its hash, 3 is in use
+    cache.apply(TierStoreCancelled(1, ("x", "y"), (2, 3), (0, 1), (0, None)))  # block 2 lost its hash, 3 is in use
     cache.apply(TierStoreBegun(2, ("z",), (4,), (0,)))
     cache.apply(TierLoadBegun(3, ("z",), (5,), (0,)))
     cache.apply(TierLoadFailed(3, ("z",), (5,), (0,), (0,), freed=(0,)))

@@ -1,12 +1,11 @@
 """The host as a second cache: copies of full device blocks, found by block hash, loaded instead of computed again.
 
-    free ── begin_store ──> pending ── finish ──> ready ── begin_load ──> loading ── finish, abort ──> ready
-                            pending ── fail, abort ──> free               loading ── fail ──> failed ──> free
+    free ── begin_store ──> pending ── finish ──> ready ── begin_load ──> loading ── finish, cancel ──> ready
+                            pending ── fail, cancel ──> free              loading ── fail ──> failed ──> free
 
 A chunk here is a host chunk, room for one block. Copies take time, so each has a begin and an end, and between the two
-nothing that it reads or writes is given to anybody else: not the chunk, not the device block. What neither a store nor
-a load holds is evicted when a store needs room, least recently used first. After each atomic change the tier reports
-one event.
+nothing that it reads or writes is handed out: not the chunk, not the device block. When a store needs room, the least
+recently used chunk that no store and no load holds is evicted. After each atomic change the tier reports one event.
 Source: the rules of vLLM V1's offloading manager, with its chunk ids.
 """
 
@@ -14,7 +13,7 @@ import dataclasses
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from typing import Literal
+from typing import Literal, Protocol, TypedDict
 
 from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.transfers import (
@@ -22,12 +21,12 @@ from pagedviz.engine.log.events.transfers import (
     BlockHash,
     TierEvent,
     TierEvicted,
-    TierLoadAborted,
     TierLoadBegun,
+    TierLoadCancelled,
     TierLoadFailed,
     TierLoadFinished,
-    TierStoreAborted,
     TierStoreBegun,
+    TierStoreCancelled,
     TierStoreFailed,
     TierStoreFinished,
     TierTouched,
@@ -35,16 +34,33 @@ from pagedviz.engine.log.events.transfers import (
 from pagedviz.engine.log.host_snapshot import TierChunk, TierSnapshot, Transfer
 
 
+class Device(Protocol):
+    """What a change of the tier means for the device's blocks. The tier asks for it before it reports the change."""
+
+    def hold(self, transfer: Transfer) -> None:
+        """Pin the device blocks of a transfer that begins."""
+
+    def let_go(self, transfer: Transfer) -> tuple[int | None, ...]:
+        """Unpin those of a transfer that has ended; their places in the free queue, None for those still named."""
+
+    def take_in(self, load: Transfer) -> None:
+        """Give the loaded blocks their hashes; asked for after the report that the load has finished."""
+
+    def forget(self, block_hash: BlockHash) -> None:
+        """The host has no copy of it any more."""
+
+
 class HostTier:
     """Up to `num_chunks` blocks. A chunk that was never used goes out first, then the last one freed."""
 
-    def __init__(self, num_chunks: int, *, report: Callable[[TierEvent], None]) -> None:
+    def __init__(self, num_chunks: int, *, device: Device, report: Callable[[TierEvent], None]) -> None:
         self.num_chunks = num_chunks
+        self._device = device
         self._report = report
         self._num_used = 0
         self._freed: list[int] = []
         self._chunks: dict[int, TierChunk] = {}
-        # Whatever has not failed, the least recently used first.
+        # The chunk of each hash that has not failed, the least recently used first.
         self._found: OrderedDict[BlockHash, int] = OrderedDict()
         self._transfers: dict[int, Transfer] = {}
         self._held: set[int] = set()
@@ -74,7 +90,7 @@ class HostTier:
         return sum(1 for _ in itertools.takewhile(self._is_hit, block_hashes))
 
     def touch(self, block_hashes: Collection[BlockHash]) -> None:
-        """Count these as used now, the first as the last used; what is not there is passed over.
+        """Count these as used now, the first as the last used; hashes that are not there are passed over.
 
         A chain's tail is then evicted before its head, without which it would be no hit. Neither a look-up nor a load
         nor a store of what is there does it by itself.
@@ -85,7 +101,7 @@ class HostTier:
             return
         for block_hash in reversed(touched):
             self._found.move_to_end(block_hash)
-        self._report(TierTouched(touched))
+        self._report(TierTouched(block_hashes=touched))
 
     def begin_store(self, blocks: Mapping[BlockHash, int], kept: Collection[BlockHash] = ()) -> Transfer | None:
         """Give a chunk to each of these that is not there yet, all or none; None when all are there.
@@ -105,7 +121,7 @@ class HostTier:
             self._chunks[chunk] = TierChunk(block_hash, "pending")
             self._found[block_hash] = chunk
         store = self._begin("store", new, chunks)
-        self._report(TierStoreBegun(*_told(store)))
+        self._report(TierStoreBegun(**_fields(store)))
         return store
 
     def begin_load(self, blocks: Mapping[BlockHash, int]) -> Transfer | None:
@@ -125,18 +141,19 @@ class HostTier:
             held = self._chunks[chunk]
             self._chunks[chunk] = dataclasses.replace(held, state="loading", pins=held.pins + 1)
         load = self._begin("load", blocks, chunks)
-        self._report(TierLoadBegun(*_told(load)))
+        self._report(TierLoadBegun(**_fields(load)))
         return load
 
     def finish(self, transfer_id: int) -> None:
         """All was copied: what was stored is a hit now, what was loaded gives up its pins. Raises `UnknownTransfer`."""
         transfer = self._end(transfer_id)
         if transfer.kind == "load":
-            self._report(TierLoadFinished(*_told(transfer), freed=self._unpin(transfer)))
+            self._report(TierLoadFinished(**_fields(transfer), freed=self._unpin(transfer)))
+            self._device.take_in(transfer)
             return
         for chunk in transfer.chunks:
             self._chunks[chunk] = dataclasses.replace(self._chunks[chunk], state="ready")
-        self._report(TierStoreFinished(*_told(transfer)))
+        self._report(TierStoreFinished(**_fields(transfer), queue_indices=self._device.let_go(transfer)))
 
     def fail(self, transfer_id: int) -> None:
         """The copy failed, and nothing of it is used. Raises `UnknownTransfer`.
@@ -146,31 +163,33 @@ class HostTier:
         """
         transfer = self._end(transfer_id)
         if transfer.kind == "store":
-            self._forget(transfer)
-            self._report(TierStoreFailed(*_told(transfer)))
+            self._give_up(transfer)
+            self._report(TierStoreFailed(**_fields(transfer), queue_indices=self._device.let_go(transfer)))
             return
         for chunk in transfer.chunks:
             held = self._chunks[chunk]
             # Another load may have failed here before; the hash may then be found in another chunk.
             if held.state != "failed":
-                del self._found[held.block_hash]
+                self._lose(held.block_hash)
                 self._chunks[chunk] = dataclasses.replace(held, state="failed")
-        self._report(TierLoadFailed(*_told(transfer), freed=self._unpin(transfer)))
+        freed = self._unpin(transfer)
+        self._report(TierLoadFailed(**_fields(transfer), queue_indices=self._device.let_go(transfer), freed=freed))
 
-    def abort(self, transfer_id: int) -> None:
-        """The copy was called off, and nothing copies any more: what is on the host is as good as before.
+    def cancel(self, transfer_id: int) -> None:
+        """The copy is cancelled: a store leaves nothing on the host, a load leaves the host as it was.
 
-        What was to be stored is not there. Raises `UnknownTransfer`.
+        Raises `UnknownTransfer`.
         """
         transfer = self._end(transfer_id)
         if transfer.kind == "store":
-            self._forget(transfer)
-            self._report(TierStoreAborted(*_told(transfer)))
+            self._give_up(transfer)
+            self._report(TierStoreCancelled(**_fields(transfer), queue_indices=self._device.let_go(transfer)))
             return
-        self._report(TierLoadAborted(*_told(transfer), freed=self._unpin(transfer)))
+        freed = self._unpin(transfer)
+        self._report(TierLoadCancelled(**_fields(transfer), queue_indices=self._device.let_go(transfer), freed=freed))
 
     def clear(self, reason: str) -> None:
-        """Evict all that nobody stores or loads."""
+        """Evict every chunk that no transfer holds."""
         for block_hash in [h for h, chunk in self._found.items() if self._chunks[chunk].state == "ready"]:
             self._evict(block_hash, reason)
 
@@ -189,9 +208,14 @@ class HostTier:
     # --- the atomic changes ---
 
     def _evict(self, block_hash: BlockHash, reason: str = OLDEST) -> None:
-        chunk = self._found.pop(block_hash)
+        chunk = self._lose(block_hash)
         self._free(chunk)
-        self._report(TierEvicted(block_hash, chunk, reason))
+        self._report(TierEvicted(block_hash=block_hash, chunk=chunk, reason=reason))
+
+    def _lose(self, block_hash: BlockHash) -> int:
+        """A hash is found no more; returns its chunk."""
+        self._device.forget(block_hash)
+        return self._found.pop(block_hash)
 
     def _begin(
         self, kind: Literal["store", "load"], blocks: Mapping[BlockHash, int], chunks: tuple[int, ...]
@@ -200,6 +224,7 @@ class HostTier:
         transfer = Transfer(self._num_begun, kind, tuple(blocks), tuple(blocks.values()), chunks)
         self._transfers[transfer.transfer_id] = transfer
         self._held.update(transfer.device_blocks)
+        self._device.hold(transfer)
         return transfer
 
     def _end(self, transfer_id: int) -> Transfer:
@@ -223,10 +248,9 @@ class HostTier:
                 self._chunks[chunk] = dataclasses.replace(held, state=state, pins=pins)
         return tuple(freed)
 
-    def _forget(self, store: Transfer) -> None:
-        for block_hash, chunk in zip(store.block_hashes, store.chunks, strict=True):
-            del self._found[block_hash]
-            self._free(chunk)
+    def _give_up(self, store: Transfer) -> None:
+        for block_hash in store.block_hashes:
+            self._free(self._lose(block_hash))
 
     # --- helpers ---
 
@@ -234,7 +258,7 @@ class HostTier:
         return block_hash in self._found and self._chunks[self._found[block_hash]].state != "pending"
 
     def _to_evict(self, needed: int, given: Collection[BlockHash]) -> list[BlockHash]:
-        """What has to go for so many more chunks, first to go first; refused when too little can."""
+        """The hashes to evict for so many more chunks, the first to go first; refused when too few can go."""
         free = self.num_chunks - len(self._chunks)
         idle = (h for h, chunk in self._found.items() if self._chunks[chunk].state == "ready" and h not in given)
         going = list(itertools.islice(idle, max(0, needed - free)))
@@ -261,6 +285,18 @@ class HostTier:
             seen.add(block)
 
 
-def _told(transfer: Transfer) -> tuple[int, tuple[BlockHash, ...], tuple[int, ...], tuple[int, ...]]:
-    """A transfer as its events tell it."""
-    return transfer.transfer_id, transfer.block_hashes, transfer.device_blocks, transfer.chunks
+class Fields(TypedDict):
+    transfer_id: int
+    block_hashes: tuple[BlockHash, ...]
+    device_blocks: tuple[int, ...]
+    chunks: tuple[int, ...]
+
+
+def _fields(transfer: Transfer) -> Fields:
+    """A transfer as its events name it."""
+    return {
+        "transfer_id": transfer.transfer_id,
+        "block_hashes": transfer.block_hashes,
+        "device_blocks": transfer.device_blocks,
+        "chunks": transfer.chunks,
+    }

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.events.requests import RequestAborted, RequestFinished, RequestSubmitted
 from pagedviz.engine.log.snapshot import RequestState, Snapshot
+from pagedviz.engine.manager.block_manager import BlockManager
 from pagedviz.engine.policies.admission import can_ever
 from pagedviz.engine.policies.limits import Limits
 from pagedviz.engine.policies.windows import most_blocks

@@ -6,7 +6,6 @@ manager, and reports one event a change as that does.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.events.requests import (
@@ -22,6 +21,7 @@ from pagedviz.engine.log.events.requests import (
     TokensSampled,
 )
 from pagedviz.engine.log.text import sentences
+from pagedviz.engine.manager.block_manager import BlockManager
 from pagedviz.engine.policies.admission import Asked
 from pagedviz.engine.policies.limits import Limits, Speculation
 from pagedviz.engine.policies.orders import Waiting
@@ -295,14 +295,14 @@ class Scheduler(RequestQueues):
             return f"this step's budget, {self.token_budget}, is spent"
         chunk = self.profile.chunking(len(tokens), self.token_budget, True) or len(tokens)
         chunk = self.profile.prompt_blocks(chunk, len(tokens))
-        whole = manager.need(tokens, request.salt, len(tokens), chunk)
+        whole = manager.demand(tokens, request.salt, len(tokens), chunk)
         left = len(tokens) - whole.num_hit_tokens
         num_tokens = self.profile.chunking(left, self._budget_left, not self.scheduled)
         if not num_tokens:
             return f"{left} tokens are to be computed at once, and this step's budget has {self._budget_left} left"
         until = whole.num_hit_tokens + num_tokens
         seq_len = self.profile.prompt_blocks(until, len(tokens))
-        now = manager.need(tokens, request.salt, seq_len).from_queue
+        now = manager.demand(tokens, request.salt, seq_len).from_queue
         reason = self._reason_to_wait(request, now, max(now, whole.from_queue))
         if reason:
             return reason

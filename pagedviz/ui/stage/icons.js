@@ -45,11 +45,11 @@ const KINDS = {
   TierStoreBegun: { word: "store", path: "M2 10v3.500h12V10M8 2v8M5 7.200 8 10l3-2.800" },
   TierStoreFinished: { word: "stored", path: "M2 10v3.500h12V10M4.500 6l3 3 5-6" },
   TierStoreFailed: { word: "failed", path: "M2 10v3.500h12V10M5 3l6 6M11 3 5 9" },
-  TierStoreAborted: { word: "cancel", path: "M2 10v3.500h12V10M4.500 6h7" },
+  TierStoreCancelled: { word: "cancel", path: "M2 10v3.500h12V10M4.500 6h7" },
   TierLoadBegun: { word: "load", path: "M2 10v3.500h12V10M8 10.500V2M5 4.800 8 2l3 2.800" },
   TierLoadFinished: { word: "loaded", path: "M2 6V2.500h12V6M4.500 10l3 3 5-6" },
   TierLoadFailed: { word: "failed", path: "M2 6V2.500h12V6M5 8l6 6M11 8l-6 6" },
-  TierLoadAborted: { word: "cancel", path: "M2 6V2.500h12V6M4.500 10.500h7" },
+  TierLoadCancelled: { word: "cancel", path: "M2 6V2.500h12V6M4.500 10.500h7" },
   BlockLoaded: { word: "cache", path: "M2.500 2.500h11v11h-11zM6 5v6M10 5v6M5 6.500h6M5 9.500h6" },
   OperationRefused: { word: "refused", path: "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2zM3.800 3.800l8.400 8.400" },
 };

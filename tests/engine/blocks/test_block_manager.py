@@ -245,8 +245,7 @@ def test_target_is_pinned_until_the_entry_names_it():
     cache.add("A", words(2))
     cache.fork("A", "B")
     pinned = []
-    watch = cache._report
-    cache._report = lambda event: (watch(event), pinned.append((event.kind, cache.snapshot().pinned)))
+    cache.watchers.append(lambda event: pinned.append((event.kind, cache.snapshot().pinned)))
     cache.append("B", ["x"])
     assert pinned == [("WriteStopped", ()), ("BlockCopied", (1,)), ("EntryRewritten", ()), ("TokenWritten", ())]
 

@@ -164,7 +164,7 @@ def test_pending_store_is_not_evicted():
     assert tier.stored("d", "e") == (1, 0)
 
 
-@pytest.mark.parametrize("end", [WatchedTier.fail, WatchedTier.abort])
+@pytest.mark.parametrize("end", [WatchedTier.fail, WatchedTier.cancel])
 def test_store_that_came_to_nothing_leaves_nothing_behind(end):
     tier = WatchedTier(2)
     store = tier.begin_store({"a": 10, "b": 11})
@@ -191,7 +191,7 @@ def test_block_being_loaded_is_not_evicted():
     assert tier.stored("d") == (0,)
 
 
-@pytest.mark.parametrize("end", [WatchedTier.finish, WatchedTier.fail, WatchedTier.abort])
+@pytest.mark.parametrize("end", [WatchedTier.finish, WatchedTier.fail, WatchedTier.cancel])
 def test_every_way_out_of_a_load_gives_up_its_pins_and_its_device_blocks(end):
     tier = WatchedTier(2)
     tier.stored("a", "b")
@@ -213,10 +213,10 @@ def test_load_is_refused_whole_when_one_block_is_missing():
     assert tier.begin_load({}) is None
 
 
-def test_aborted_load_leaves_a_hit_and_a_failed_one_does_not():
+def test_cancelled_load_leaves_a_hit_and_a_failed_one_does_not():
     tier = WatchedTier(2)
     tier.stored("a")
-    tier.abort(tier.begin_load({"a": 20}).transfer_id)
+    tier.cancel(tier.begin_load({"a": 20}).transfer_id)
     assert tier.chunks == {"a": (0, "ready", 0)}
     tier.fail(tier.begin_load({"a": 20}).transfer_id)
     assert tier.longest_run("a") == 0
@@ -303,8 +303,8 @@ def test_transfer_ends_once():
     tier = WatchedTier(2)
     tier.stored("a")
     load, store = tier.begin_load({"a": 20}), tier.begin_store({"b": 11})
-    tier.abort(load.transfer_id)
-    for end in (tier.finish, tier.fail, tier.abort):
+    tier.cancel(load.transfer_id)
+    for end in (tier.finish, tier.fail, tier.cancel):
         with refused(tier, errors.UnknownTransfer, transfer_id=load.transfer_id, known=[store.transfer_id]):
             end(load.transfer_id)
 
@@ -337,12 +337,12 @@ def test_block_nobody_hit_is_stored_by_two_policies():
 def test_every_event_says_its_sentence():
     tier = WatchedTier(2)
     tier.fail(tier.begin_store({"a": 10, "b": 11}).transfer_id)
-    tier.abort(tier.begin_store({"a": 10}).transfer_id)
+    tier.cancel(tier.begin_store({"a": 10}).transfer_id)
     tier.stored("a")
     tier.stored("b")
     tier.touch("a")
     tier.stored("c")
-    for end in (tier.finish, tier.abort, tier.fail):
+    for end in (tier.finish, tier.cancel, tier.fail):
         end(tier.begin_load({"a": 20}).transfer_id)
     assert tier.events[1] == TierStoreFailed(1, ("a", "b"), (10, 11), (0, 1))
     assert tier.events[1].sentence == (

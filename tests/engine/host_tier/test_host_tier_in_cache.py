@@ -62,14 +62,14 @@ def test_a_store_holds_its_device_blocks_until_it_ends():
     assert cache.free_blocks == [4, 5, 3, 2, 1]
 
 
-@pytest.mark.parametrize("how", ["fail", "abort"])
+@pytest.mark.parametrize("how", ["fail", "cancel"])
 def test_what_was_not_stored_is_not_there_and_nothing_stays_held(how):
     cache = tiered()
     cache.add("a", PROMPT)
     cache.end_transfer(cache.store("a").transfer_id, how)
     assert chunks(cache) == {}
     assert cache.snapshot().pinned == ()
-    assert cache.host_links == {}
+    assert cache.host_tier.host_links == {}
     cache.store("a")
 
 
@@ -78,7 +78,7 @@ def test_a_block_that_is_still_being_stored_is_no_hit_on_the_host():
     cache.add("a", PROMPT)
     cache.store("a")
     for block in (3, 2, 1):
-        cache._evict(block, "of the test")
+        cache.changes.evict(block, "of the test")
     with refused(cache, NothingToLoad, hit=0):
         cache.load([*PROMPT, "x"])
 
@@ -141,25 +141,25 @@ def test_a_load_takes_no_block_that_the_same_prompt_hits():
     assert len(cache.longest_prefix([*PROMPT, "x"])) == 3
 
 
-@pytest.mark.parametrize(("how", "found"), [("fail", 0), ("abort", 3)])
+@pytest.mark.parametrize(("how", "found"), [("fail", 0), ("cancel", 3)])
 def test_a_load_that_does_not_finish_gives_its_blocks_back_unhit(how, found):
     cache = stored()
     cache.load([*PROMPT, "x"])
-    cache.end_transfer(cache.tier.transfers[0].transfer_id, how)
+    cache.end_transfer(cache.host_tier.tier.transfers[0].transfer_id, how)
     assert cache.longest_prefix([*PROMPT, "x"]) == []
     assert sorted(cache.free_blocks) == [1, 2, 3, 4, 5]
-    assert len(cache._on_host([*PROMPT, "x"], None)[1]) == found
+    assert len(cache.host_tier._on_host([*PROMPT, "x"], None)[1]) == found
 
 
 def test_a_chunk_that_failed_for_one_load_is_not_lost_to_another_that_had_begun():
     cache = stored(num_blocks=8)
     cache.load([*PROMPT, "x"])
     cache.load([*PROMPT, "x"])
-    first, second = (transfer.transfer_id for transfer in cache.tier.transfers)
+    first, second = (transfer.transfer_id for transfer in cache.host_tier.tier.transfers)
     cache.end_transfer(first, "fail")
     cache.end_transfer(second, "finish")
     assert len(cache.longest_prefix([*PROMPT, "x"])) == 3
-    assert cache.host_links == {}
+    assert cache.host_tier.host_links == {}
 
 
 def test_what_is_written_back_takes_no_chunk_of_what_is_loaded_in_its_place():
@@ -167,7 +167,7 @@ def test_what_is_written_back_takes_no_chunk_of_what_is_loaded_in_its_place():
     cache.add("a", PROMPT)
     cache.free("a")
     sweep(cache)
-    assert len(cache._on_host([*PROMPT, "x"], None)[1]) == 3
+    assert len(cache.host_tier._on_host([*PROMPT, "x"], None)[1]) == 3
     cache.load([*PROMPT, "x"])
     cache.finish_transfers()
     assert len(cache.longest_prefix([*PROMPT, "x"])) == 3
@@ -210,7 +210,7 @@ def test_write_back_stores_what_is_evicted_before_its_block_goes_out():
     sweep(cache)
     kinds = [e.kind for e in cache.events if e.kind in ("TierStoreFinished", "BlockEvicted")]
     assert kinds[:6] == ["TierStoreFinished", "BlockEvicted"] * 3
-    assert len(cache._on_host([*PROMPT, "x"], None)[1]) == 3
+    assert len(cache.host_tier._on_host([*PROMPT, "x"], None)[1]) == 3
 
 
 def test_the_second_use_stores_and_the_first_does_not():
@@ -272,7 +272,7 @@ def test_reset_forgets_the_host_too_and_waits_for_no_transfer():
     cache.finish_transfers()
     cache.reset_prefix_cache()
     assert chunks(cache) == {}
-    assert cache.host_links == {}
+    assert cache.host_tier.host_links == {}
 
 
 def test_a_cache_without_a_tier_says_so():
@@ -318,7 +318,7 @@ def test_a_request_whose_load_fails_computes_all():
     scheduler = served()
     scheduler.submit("B", [*PROMPT, "x"], 2)
     scheduler.step()
-    scheduler.manager.end_transfer(scheduler.manager.tier.transfers[0].transfer_id, "fail")
+    scheduler.manager.end_transfer(scheduler.manager.host_tier.tier.transfers[0].transfer_id, "fail")
     assert scheduler.step() == {"B": 13}
 
 

@@ -5,11 +5,27 @@ from pagedviz.engine.log.events.transfers import TierEvent, TierEvicted
 from pagedviz.engine.log.invariants import host_tier
 
 
+class NoDevice:
+    """Holds nothing: for a tier by itself."""
+
+    def hold(self, transfer):
+        pass
+
+    def let_go(self, transfer):
+        return ()
+
+    def take_in(self, load):
+        pass
+
+    def forget(self, block_hash):
+        pass
+
+
 class WatchedTier(HostTier):
     """The real tier; `events` is all that it has reported."""
 
     def __init__(self, num_chunks: int) -> None:
-        super().__init__(num_chunks, report=self._watch)
+        super().__init__(num_chunks, device=NoDevice(), report=self._watch)
         self.events: list[TierEvent] = []
         self._before = self.snapshot()
         self._given = frozenset()
@@ -38,7 +54,7 @@ class WatchedTier(HostTier):
         return self.chunks[block_hash][0]
 
     def stored(self, *block_hashes: object, block: int = 100) -> tuple[int, ...]:
-        """Store and finish, from device blocks that matter to nobody; return the chunks."""
+        """Store and finish, from device blocks that do not matter; return the chunks."""
         store = self.begin_store({block_hash: block + i for i, block_hash in enumerate(block_hashes)})
         self.finish(store.transfer_id)
         return store.chunks

@@ -4,9 +4,9 @@ import dataclasses
 import hashlib
 from collections.abc import Callable
 
-from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.log import invariants
 from pagedviz.engine.log.events.base import Event, Token
+from pagedviz.engine.manager.block_manager import BlockManager
 from pagedviz.engine.policies.limits import Limits, Speculation
 from pagedviz.engine.policies.profiles import PROFILES, policy
 from pagedviz.engine.requests.scheduler import Scheduler

@@ -227,7 +227,7 @@ def test_tokens_behind_a_block_that_is_being_filled_come_with_the_launch_too():
     scheduler = WatchedScheduler(9, block_size=2, limits=Limits(100))
     scheduler.manager.add("old", "abcd")
     scheduler.manager.free("old")
-    scheduler.manager._evict(1, "the test says so")  # only the second block of the chain is cached
+    scheduler.manager.changes.evict(1, "the test says so")  # only the second block of the chain is cached
     scheduler.submit("A", "abcx", 2)
     scheduler.submit("B", "abcde", 2)
     scheduler.step()

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import kernels
-from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.blocks.pool import BlockPool
 from pagedviz.engine.log.events.blocks import BlockFreed, BlockReleased, BlockShared
 from pagedviz.engine.log.events.transfers import BlockSpilled
+from pagedviz.engine.manager.block_manager import BlockManager
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import KVLog
 from pagedviz.scenario.operations import Add, Append, Fork, Free, Reload, Spill

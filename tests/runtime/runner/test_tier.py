@@ -48,7 +48,7 @@ def test_load_that_comes_to_nothing_leaves_nan_on_the_device(how):
     played = Played(*AWAY, Load(WORDS), EndTransfer(2, how), cache=CACHE)
     assert played.first_failure is None
     ended = played.steps[-1][0].event
-    assert ended.kind == {"fail": "TierLoadFailed", "cancel": "TierLoadAborted"}[how]
+    assert ended.kind == {"fail": "TierLoadFailed", "cancel": "TierLoadCancelled"}[how]
     assert played.runner.kv.k[:, list(ended.device_blocks)].isnan().all()
     chunks = played.runner.kv.chunk_k[:, list(ended.chunks)]
     assert chunks.isnan().all() if how == "fail" else chunks.isfinite().all()

@@ -112,8 +112,8 @@ class TierStoreFailed(TierTransferEnded):
 
 
 @dataclass(frozen=True)
-class TierStoreAborted(TierTransferEnded):
-    """Store {transfer_id} was called off: nothing of [{hashes}] is on the host, host chunks [{chunks}] are free,
+class TierStoreCancelled(TierTransferEnded):
+    """Store {transfer_id} was cancelled: nothing of [{hashes}] is on the host, host chunks [{chunks}] are free,
     and device blocks [{device_blocks}] are held no more."""
 
 
@@ -143,8 +143,8 @@ class TierLoadFailed(TierLoadEnded):
 
 
 @dataclass(frozen=True)
-class TierLoadAborted(TierLoadEnded):
-    """Load {transfer_id} was called off: device blocks [{device_blocks}] hold nothing of use, and what is on the host
+class TierLoadCancelled(TierLoadEnded):
+    """Load {transfer_id} was cancelled: device blocks [{device_blocks}] hold nothing of use, and what is on the host
     is as good as before. Each of host chunks [{chunks}] has one pin fewer, which freed {freed:failed chunk}."""
 
 

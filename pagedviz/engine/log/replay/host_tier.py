@@ -8,13 +8,13 @@ from pagedviz.engine.log.events.transfers import (
     BlockHash,
     TierEvent,
     TierEvicted,
-    TierLoadAborted,
     TierLoadBegun,
+    TierLoadCancelled,
     TierLoadEnded,
     TierLoadFailed,
     TierLoadFinished,
-    TierStoreAborted,
     TierStoreBegun,
+    TierStoreCancelled,
     TierStoreFailed,
     TierStoreFinished,
     TierTouched,
@@ -78,7 +78,7 @@ def _store_finished(s: TierSnapshot, e: TierStoreFinished) -> TierSnapshot:
     return _with(_ended(s, e), {chunk: TierChunk(s.chunks[chunk].block_hash, "ready") for chunk in e.chunks})
 
 
-def _store_given_up(s: TierSnapshot, e: TierStoreFailed | TierStoreAborted) -> TierSnapshot:
+def _store_given_up(s: TierSnapshot, e: TierStoreFailed | TierStoreCancelled) -> TierSnapshot:
     kept = dataclasses.replace(_ended(s, e), recency=_without(s.recency, e.block_hashes))
     return _with(kept, {}, freed=e.chunks)
 
@@ -114,9 +114,9 @@ _CHANGES: dict[type[TierEvent], Callable[[TierSnapshot, Any], TierSnapshot]] = {
     TierStoreBegun: _store_begun,
     TierStoreFinished: _store_finished,
     TierStoreFailed: _store_given_up,
-    TierStoreAborted: _store_given_up,
+    TierStoreCancelled: _store_given_up,
     TierLoadBegun: _load_begun,
     TierLoadFinished: _load_ended,
     TierLoadFailed: _load_failed,
-    TierLoadAborted: _load_ended,
+    TierLoadCancelled: _load_ended,
 }

@@ -37,11 +37,11 @@ export const moves = {
   TierStoreBegun: (m, e) => e.device_blocks.forEach((block, k) => cross(m, stripOf(m, block), m.chunk(e.chunks[k]))),
   TierStoreFinished: transferEnded,
   TierStoreFailed: transferEnded,
-  TierStoreAborted: transferEnded,
+  TierStoreCancelled: transferEnded,
   TierLoadBegun: pulseState,
   TierLoadFinished: (m, e) => e.device_blocks.forEach((block, k) => cross(m, m.chunk(e.chunks[k]), stripOf(m, block))),
   TierLoadFailed: transferEnded,
-  TierLoadAborted: transferEnded,
+  TierLoadCancelled: transferEnded,
   BlockLoaded: (m, e) => {
     m.pulse(hashOf(m.physical(e.block)), 1.4);
     toQueue(m, e.block);
