@@ -16,7 +16,7 @@ from pagedviz.runtime.runner import Runner
 from pagedviz.runtime.worker import Worker
 from pagedviz.scenario.operations import Add, Append
 from pagedviz.scenario.scenario import Scenario
-from tests.runner_cases import TINY
+from tests.runner_cases import TINY, ask
 from tests.test_worker import wait, wait_done
 
 LAUNCH = probe.Launch()
@@ -35,7 +35,7 @@ def here(scenario: Scenario, index: int):
     runner = Runner(scenario.cache, scenario.seed)
     for op in scenario.ops:
         list(runner.perform(op))
-    return runner.ask(LAUNCH, index)
+    return ask(runner, LAUNCH, index)
 
 
 def test_answer_is_what_a_runner_here_answers_whenever_it_is_asked():

@@ -18,6 +18,7 @@ from pagedviz.scenario.operations import Add, Append, EngineSteps, Free, Submit 
 from pagedviz.scenario.scenario import Scenario  # noqa: E402
 from pagedviz.scenario.settings import CacheConfig  # noqa: E402
 from tests import measurement_cases as made  # noqa: E402
+from tests.runner_cases import ask  # noqa: E402
 
 CACHE = CacheConfig(num_blocks=9, profile="vllm-v1", host_blocks=0, scatter=True)
 OPS = (Add("A", tuple("abcdefghi")), Append("A", ("j",)), Add("C", tuple("abcdxy")))
@@ -50,7 +51,7 @@ def shown(asked, answer):
 
 def found(run, asked):
     runner, last = run
-    answer = runner.ask(asked, last)
+    answer = ask(runner, asked, last)
     assert "refused" not in answer
     return answer, shown(asked, answer)
 
@@ -111,7 +112,7 @@ def test_lens_that_is_not_finite_is_a_sentence(run):
     k, block = moment.kv.k[1], moment.snapshot.block_tables["A"][0]
     kept = k[block].clone()
     k[block] = math.nan
-    answer = runner.ask(probe.Lens("A", 1, 1, 2), last)
+    answer = ask(runner, probe.Lens("A", 1, 1, 2), last)
     k[block] = kept
     assert not answer["ok"]
     assert [caption.value for caption in shown(probe.Lens("A", 1, 1, 2), answer).caption] == [probe.NOT_FINITE]
@@ -260,7 +261,7 @@ def test_hits_by_prompt_stand_below_the_tree(tree_run):
 
 def test_empty_tree_is_a_root_and_no_table(tree_run):
     runner, _ = tree_run
-    app = shown(probe.Radix(1), runner.ask(probe.Radix(1), 0))
+    app = shown(probe.Radix(1), ask(runner, probe.Radix(1), 0))
     (picture,) = (block.proto.body for block in app.get("html"))
     assert "not locked" not in picture
     assert ">root<" in picture

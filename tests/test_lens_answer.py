@@ -11,7 +11,7 @@ import kernels
 from kernels import launch
 from pagedviz import probe
 from pagedviz.run.play import PROJECT
-from pagedviz.runtime.kv_log import TOLERANCE
+from pagedviz.runtime.limits import TOLERANCE
 from pagedviz.runtime.probes import lens
 from pagedviz.runtime.probes.newest import Newest
 from tests.kernel_cases import NAN, Shape, make_batch

@@ -12,7 +12,7 @@ from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.run.play import planner
 from pagedviz.run_view import CLOSE
 from pagedviz.runtime import decode_graph
-from pagedviz.runtime.probes.lens import MAX_BLOCKS
+from pagedviz.runtime.limits import MAX_SHOWN_BLOCKS
 from pagedviz.runtime.runner import Runner
 from pagedviz.scenario.operations import Add, Append, EngineSteps, Fork, Free, Generate, Reload, Spill, Submit
 from pagedviz.scenario.scenario import parse
@@ -380,6 +380,6 @@ def test_largest_seed_is_taken():
 def test_a_table_longer_than_the_lens_takes_is_good_too():
     cache = replace(TINY, block_size=1, num_blocks=72, num_layers=1)
     played = Played(Add("A", tuple(range(66))), Append("A", ("x",)), cache=cache)
-    assert len(played.state.block_tables["A"]) > MAX_BLOCKS
+    assert len(played.state.block_tables["A"]) > MAX_SHOWN_BLOCKS
     assert [check for check in played.checks if not check.ok] == []
     assert played.last.weights == {}

@@ -14,7 +14,7 @@ from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.runtime.dense_rows import dense_rows
 from pagedviz.runtime.kv_cache import KVCache
 from pagedviz.runtime.kv_log import KVLog
-from pagedviz.runtime.probes.lens import MAX_BLOCKS
+from pagedviz.runtime.limits import MAX_SHOWN_BLOCKS
 from pagedviz.runtime.toy_model import ToyModel
 from pagedviz.scenario.settings import CacheConfig
 
@@ -108,7 +108,8 @@ class Judge:
         """
         seq_ids = [write.seq_id for write in event.writes] if isinstance(event, Written) else []
         seq_ids = seq_ids or [getattr(event, "seq_id", "")]
-        rows = {s: self._weights_of(s) for s in seq_ids if 0 < len(snapshot.block_tables.get(s, ())) <= MAX_BLOCKS}
+        shown = [s for s in seq_ids if 0 < len(snapshot.block_tables.get(s, ())) <= MAX_SHOWN_BLOCKS]
+        rows = {seq_id: self._weights_of(seq_id) for seq_id in shown}
         return {seq_id: weights for seq_id, weights in rows.items() if weights}
 
     def _weights_of(self, seq_id: str) -> list[list[float]]:

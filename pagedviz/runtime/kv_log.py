@@ -34,8 +34,6 @@ from pagedviz.engine.log.events.transfers import (
 from pagedviz.engine.log.events.windows import PrefixSkipped
 from pagedviz.scenario.settings import CacheConfig
 
-TOLERANCE = 1e-5  # float32: largest |paged - dense| that passes
-
 
 @dataclass(frozen=True)
 class CachedRows:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -16,17 +16,15 @@ from pagedviz.engine.log.events.base import Event, Write
 from pagedviz.engine.log.events.blocks import Written
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.model.dense_model import Array
-from pagedviz.probe import Probe
 from pagedviz.run.play import Happening, Player
 from pagedviz.run.trace import Check
-from pagedviz.runtime import probes
 from pagedviz.runtime.decode_graph import DecodeGraphs
 from pagedviz.runtime.dense_rows import dense_rows
 from pagedviz.runtime.judge import Judge
 from pagedviz.runtime.kv_cache import KVCache
-from pagedviz.runtime.kv_log import TOLERANCE, KVLog
+from pagedviz.runtime.kv_log import KVLog
 from pagedviz.runtime.launch_input import LaunchInput, launch_input
-from pagedviz.runtime.probes.lens import MAX_BLOCKS
+from pagedviz.runtime.limits import MAX_SHOWN_BLOCKS, TOLERANCE
 from pagedviz.runtime.recording import Recording
 from pagedviz.runtime.toy_model import ToyModel
 from pagedviz.scenario.operations import Op
@@ -74,10 +72,6 @@ class Runner:
                 alone = replace(happening.snapshot, tokens=tokens)
                 error = max(self._launch(alone, event).values())
             yield happening, error
-
-    def ask(self, probe: Probe, index: int) -> dict[str, Any]:
-        """Answer a probe at the state after `index` happenings, as plain JSON."""
-        return probes.answer(probe, self.recording.at(index))
 
     def _check(self, snapshot: Snapshot, broken: tuple[str, ...], happening: Happening | None) -> Check:
         started = time.perf_counter()
@@ -174,7 +168,7 @@ class Runner:
         takes as long whatever its tile, so there it is large.
         """
         most = max(16, TILE_ELEMENTS // self.cache.head_dim)
-        if launch.is_decode and launch.block_tables.shape[1] <= MAX_BLOCKS:
+        if launch.is_decode and launch.block_tables.shape[1] <= MAX_SHOWN_BLOCKS:
             return min(self.cache.block_size, most)
         return None if self.device.type == "cuda" else most
 

@@ -30,6 +30,7 @@ import torch
 import kernels
 from pagedviz.probe import Probe
 from pagedviz.run.trace import Step
+from pagedviz.runtime import probes
 from pagedviz.runtime.runner import Runner
 from pagedviz.scenario import scenario
 from pagedviz.scenario.operations import Op
@@ -80,7 +81,7 @@ class Run:
         """Ask the tensors at a state; one that the run does not reach is refused, or it would be waited for forever."""
         if index > self.index:
             return {"refused": f"There is no step {index}: the run ends after {self.index}."}
-        return self.runner.ask(probe, index)
+        return probes.answer(probe, self.runner.recording.at(index))
 
     def _compute(self) -> Generator[dict[str, Any] | None, None, None]:
         yield {"index": 0, "check": self.runner.check_start().to_json()}

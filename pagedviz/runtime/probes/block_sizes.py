@@ -10,10 +10,10 @@ from pagedviz.engine.log.events.blocks import BlockCopied
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.policies.profiles import PROFILES
 from pagedviz.run.memory import memory
-from pagedviz.runtime import runner as runners
-from pagedviz.runtime.kv_log import TOLERANCE
+from pagedviz.runtime.limits import TOLERANCE
 from pagedviz.runtime.probes.newest import Refused, whole_number
 from pagedviz.runtime.recording import Moment
+from pagedviz.runtime.runner import Runner
 from pagedviz.scenario.settings import RANGES, CacheConfig
 
 
@@ -36,7 +36,7 @@ def after(moment: Moment) -> str:
 
 def _row(size: int, asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
     cache = cut(moment.scenario.cache, size)
-    runner = runners.Runner(cache, moment.scenario.seed)
+    runner = Runner(cache, moment.scenario.seed)
     played = [step for op in moment.scenario.ops for step in runner.play(op)]
     refused = [happening.op for happening, _ in played if isinstance(happening.event, OperationRefused)]
     if refused:

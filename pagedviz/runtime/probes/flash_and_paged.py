@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 
 import kernels
 from pagedviz import probe
-from pagedviz.runtime.kv_log import TOLERANCE
+from pagedviz.runtime.limits import TOLERANCE
 from pagedviz.runtime.probes.newest import Newest, must_see_all, newest, whole_number
 from pagedviz.runtime.recording import Moment
 from pagedviz.scenario.settings import RANGES

@@ -4,7 +4,7 @@ from typing import Any
 
 import kernels
 from pagedviz import probe
-from pagedviz.runtime.kv_log import TOLERANCE
+from pagedviz.runtime.limits import TOLERANCE
 from pagedviz.runtime.probes.newest import must_see_all, newest, whole_number
 from pagedviz.runtime.recording import Moment
 

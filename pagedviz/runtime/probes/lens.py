@@ -13,11 +13,10 @@ from kernels import launch
 from pagedviz import probe
 from pagedviz.run import source
 from pagedviz.run.source import PROJECT, SourceLine
-from pagedviz.runtime.kv_log import TOLERANCE
+from pagedviz.runtime.limits import MAX_SHOWN_BLOCKS, TOLERANCE
 from pagedviz.runtime.probes.newest import Newest, Refused, newest, whole_number
 from pagedviz.runtime.recording import Moment
 
-MAX_BLOCKS = 64  # of a sequence whose turns and weights are shown: a turn takes the interpreter milliseconds
 MOST_SPLITS = 8
 
 SAYS = {
@@ -54,9 +53,9 @@ def answer(asked: probe.Lens, moment: Moment) -> dict[str, Any]:
     """What the decode kernel did for a sequence's newest token; refused when there is more of it than can be shown."""
     at = newest(moment, asked.seq_id, asked.layer, asked.head)
     whole_number("num_splits", asked.num_splits, 1, MOST_SPLITS)
-    if len(at.block_table) > MAX_BLOCKS:
+    if len(at.block_table) > MAX_SHOWN_BLOCKS:
         raise Refused(
-            f"{asked.seq_id} has {len(at.block_table)} blocks; the lens shows sequences of up to {MAX_BLOCKS}."
+            f"{asked.seq_id} has {len(at.block_table)} blocks; the lens shows sequences of up to {MAX_SHOWN_BLOCKS}."
         )
     return lens_answer(asked, at)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 import kernels
 from pagedviz import probe
-from pagedviz.runtime.kv_log import TOLERANCE
+from pagedviz.runtime.limits import TOLERANCE
 from pagedviz.runtime.probes.newest import Refused, newest
 from pagedviz.runtime.recording import Moment
 from pagedviz.runtime.toy_model import ToyModel
