@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 # Before triton, as it chooses triton's backend.
-from pagedviz.runtime.bandwidth import median_microseconds  # isort: skip
+from pagedviz.runtime.measuring.bandwidth import median_microseconds  # isort: skip
 import triton
 import triton.language as tl
 

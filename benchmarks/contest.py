@@ -12,7 +12,7 @@ from torch import Tensor
 from benchmarks.peers import PEERS
 from benchmarks.peers.absent import Absent
 from pagedviz.measurements import OURS, Row
-from pagedviz.runtime.bandwidth import Launch, capture, median_microseconds
+from pagedviz.runtime.measuring.bandwidth import Launch, capture, median_microseconds
 
 WRONG = 3e-2  # of the largest value; bfloat16's own rounding is a tenth of that
 

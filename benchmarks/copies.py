@@ -16,7 +16,7 @@ import torch
 import kernels
 from benchmarks.contest import Contest
 from pagedviz.measurements import OURS, Row
-from pagedviz.runtime.transfers import Transfers
+from pagedviz.runtime.cache.transfers import Transfers
 
 WORKS = (  # in the order of `blocks`: whose, which, and how often each byte crosses the bus
     (OURS, "copy_blocks", 4),

@@ -13,7 +13,7 @@ from benchmarks import tables
 from benchmarks.contest import Contest, base_row
 from benchmarks.peers import flex_paged, jax_paged
 from pagedviz.measurements import Row
-from pagedviz.runtime.bandwidth import DecodeCase, Shape
+from pagedviz.runtime.measuring.bandwidth import DecodeCase, Shape
 
 SHAPES = {
     "GQA 1 × 8k": Shape(1, 8192, 32, 8),

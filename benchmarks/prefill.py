@@ -15,7 +15,7 @@ import kernels
 from benchmarks import tables
 from benchmarks.contest import Contest, base_row
 from pagedviz.measurements import Row
-from pagedviz.runtime.bandwidth import relative_error
+from pagedviz.runtime.measuring.bandwidth import relative_error
 
 NUM_HEADS, NUM_KV_HEADS, HEAD_DIM = 32, 8, 128
 BLOCK_SIZES = (16, 64, 128)

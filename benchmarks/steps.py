@@ -14,7 +14,7 @@ from importlib.metadata import version
 import kernels
 from pagedviz import lesson
 from pagedviz.run.trace import Check
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.running.runner import Runner
 
 
 def play(taught: lesson.Lesson) -> list[Check]:

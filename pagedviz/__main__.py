@@ -54,7 +54,7 @@ def _run(file: str, as_json: bool) -> int:
         raise ScenarioError(f"{file}: {error}") from None
 
     import kernels  # torch and triton take seconds to load: not for a file that is wrong
-    from pagedviz.runtime.runner import Runner
+    from pagedviz.runtime.running.runner import Runner
 
     runner = Runner(parsed.cache, parsed.seed)
     start = runner.check_start()
@@ -91,7 +91,7 @@ def _lessons(names: list[str]) -> int:
             raise ScenarioError(f"there is no lesson {name}; there is: {', '.join(found)}")
 
     from pagedviz.runtime import probes
-    from pagedviz.runtime.runner import Runner
+    from pagedviz.runtime.running.runner import Runner
 
     all_ok = True
     for name in names or found:

@@ -1,7 +1,7 @@
 """Questions that only the tensors can answer: put to one state of a run, answered by the compute process.
 
-A probe is data; what answers it is a function of the same name in `pagedviz/runtime/probes/`. An answer is plain JSON,
-or {"refused": one sentence}.
+A probe is data. The file of the same name in a folder of `pagedviz/runtime/probes/` answers it, with plain JSON or with
+{"refused": one sentence}.
 """
 
 import dataclasses
@@ -11,6 +11,16 @@ from typing import Any, ClassVar, NamedTuple
 
 Answer = Mapping[str, Any]
 NOT_FINITE = "A number that the kernel gave is not finite, so it is wrong, and nothing is shown of it."
+
+
+class Refused(Exception):
+    """A probe cannot be answered at this state of the run; the message is one sentence that says why."""
+
+
+def whole_number(name: str, value: Any, low: int, high: int) -> None:
+    """Raise Refused unless the value is a whole number from `low` to `high`."""
+    if type(value) is not int or not low <= value <= high:
+        raise Refused(f"{name} is {value!r}; here it may be {low} to {high}.")
 
 
 @dataclass(frozen=True)
@@ -118,7 +128,7 @@ class SwapOrRecompute(Probe):
 
 
 @dataclass(frozen=True)
-class WaysBack(Probe):
+class PreemptionCost(Probe):
     """How long this machine's GPU, if it has one, takes to swap a sequence out and in, and to compute it again."""
 
 

@@ -12,8 +12,9 @@ from pagedviz.engine.log.events.base import Token
 from pagedviz.probe import Probe
 from pagedviz.run.play import Happening
 from pagedviz.run.trace import Check
-from pagedviz.runtime import decode_graph, probes
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime import probes
+from pagedviz.runtime.computing import decode_graph
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.operations import Add, Append, Op
 from pagedviz.scenario.settings import CacheConfig
 

@@ -12,7 +12,7 @@ from kernels import launch
 from pagedviz import probe
 from pagedviz.runtime import client as client_module
 from pagedviz.runtime.client import KEPT_RUNS, ComputeClient
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.runtime.worker import Worker
 from pagedviz.scenario.operations import Add, Append
 from pagedviz.scenario.scenario import Scenario

@@ -12,8 +12,8 @@ testing = pytest.importorskip("streamlit.testing.v1", reason="streamlit is not i
 from pagedviz import measurements, probe  # noqa: E402
 from pagedviz.engine.policies.limits import Limits  # noqa: E402
 from pagedviz.runtime import probes  # noqa: E402
-from pagedviz.runtime.recording import Moment  # noqa: E402
-from pagedviz.runtime.runner import Runner  # noqa: E402
+from pagedviz.runtime.running.recording import Moment  # noqa: E402
+from pagedviz.runtime.running.runner import Runner  # noqa: E402
 from pagedviz.scenario.operations import Add, Append, EngineSteps, Free, Submit  # noqa: E402
 from pagedviz.scenario.scenario import Scenario  # noqa: E402
 from pagedviz.scenario.settings import CacheConfig  # noqa: E402
@@ -363,11 +363,11 @@ def test_swaps_are_counted_out_and_back_and_recomputed_tokens_only_where_they_ar
 def test_times_are_shown_where_they_were_measured_and_elsewhere_a_sentence_says_why_not():
     row = {"block_size": 16, "copies": 8192, "staged": 2, "plain_ms": 40.0, "staged_ms": 5.25, "recompute_ms": 30.0}
     answer = {"num_tokens": 1024, "num_layers": 32, "backend": "Triton interpreter, CPU", "gpu": None, "rows": []}
-    app = shown(probe.WaysBack(), answer)
+    app = shown(probe.PreemptionCost(), answer)
     assert app.caption[0].value.startswith("Nothing was timed: the kernels run in “Triton interpreter, CPU” here")
     assert not app.get("html")
     answer |= {"gpu": "My GPU", "rows": [{**row, "bytes": 2**27, "error": 0.004}]}
-    app = shown(probe.WaysBack(), answer)
+    app = shown(probe.PreemptionCost(), answer)
     assert app.caption[0].value.startswith("Measured on this machine's My GPU since the server started: 1,024 tokens")
     assert "128 MiB each way" in app.caption[0].value
     assert "was 4.0e-03 of its largest" in app.caption[0].value

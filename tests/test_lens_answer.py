@@ -11,9 +11,9 @@ import kernels
 from kernels import launch
 from pagedviz import probe
 from pagedviz.run.play import PROJECT
-from pagedviz.runtime.limits import TOLERANCE
-from pagedviz.runtime.probes import lens
-from pagedviz.runtime.probes.newest import Newest
+from pagedviz.runtime.checking.limits import TOLERANCE
+from pagedviz.runtime.probes.attention import lens
+from pagedviz.runtime.probes.attention.newest import Newest
 from tests.kernel_cases import NAN, Shape, make_batch
 
 IN_A_TURN = ["table", "keys", "scores", "running", "values"]

@@ -7,7 +7,7 @@ import pytest
 from pagedviz import lesson
 from pagedviz.engine.log.events.blocks import BlockEvicted, BlockHit
 from pagedviz.probe import UnchainedHit
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.operations import Add
 from tests.runner_cases import ask
 

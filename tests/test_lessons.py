@@ -6,7 +6,7 @@ import pytest
 
 from pagedviz import lesson
 from pagedviz.run.play import planner
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario import scenario
 from tests.runner_cases import ask
 

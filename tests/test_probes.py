@@ -11,9 +11,10 @@ from pagedviz import probe
 from pagedviz.engine.blocks import hashing
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.probe import Probe
-from pagedviz.runtime.probes import block_sizes, flash_and_paged, lens
-from pagedviz.runtime.probes.newest import newest
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.probes.attention import flash_and_paged, lens
+from pagedviz.runtime.probes.attention.newest import newest
+from pagedviz.runtime.probes.what_if import block_sizes
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.operations import Add, Append, Fork, Free, Spill
 from tests.runner_cases import TINY, Played, ask, same_bits
 
@@ -95,7 +96,7 @@ def test_lens_shows_up_to_eight_splits_of_up_to_64_blocks(run, monkeypatch):
         probe.Orders(("A", "B"), 1),
         probe.UnchainedHit("A", "B", 1),
         probe.SwapOrRecompute((1, 4), ("swap",)),
-        probe.WaysBack(),
+        probe.PreemptionCost(),
     ],
 )
 def test_every_probe_survives_json_and_can_be_a_key(asked):

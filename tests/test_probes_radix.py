@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pagedviz import probe
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.operations import Add, Append, Fork, Free
 from pagedviz.scenario.settings import CacheConfig
 from tests.runner_cases import TINY, ask

@@ -7,9 +7,9 @@ import pytest
 from pagedviz import probe
 from pagedviz.engine.log import history
 from pagedviz.probe import Probe
-from pagedviz.runtime import recording
-from pagedviz.runtime.kv_cache import KVCache
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.cache.kv_cache import KVCache
+from pagedviz.runtime.running import recording
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.operations import Add, Append, Draft, EndTransfer, Fork, Free, Load, Op, Reload, Spill, Verify
 from pagedviz.scenario.settings import CacheConfig
 from tests.runner_cases import TINY, ask, same_bits

@@ -13,8 +13,8 @@ from pagedviz.engine.block_manager import BlockManager
 from pagedviz.engine.blocks.pool import BlockPool
 from pagedviz.engine.log.events.blocks import BlockFreed, BlockReleased, BlockShared
 from pagedviz.engine.log.events.transfers import BlockSpilled
-from pagedviz.runtime.kv_cache import KVCache
-from pagedviz.runtime.kv_log import KVLog
+from pagedviz.runtime.cache.kv_cache import KVCache
+from pagedviz.runtime.checking.kv_log import KVLog
 from pagedviz.scenario.operations import Add, Append, Fork, Free, Reload, Spill
 from tests.runner_cases import Played, on_attention, one_by_one
 

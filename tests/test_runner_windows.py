@@ -9,8 +9,8 @@ from pagedviz import probe
 from pagedviz.engine import block_manager
 from pagedviz.engine.blocks.prefix_cache import PrefixCache
 from pagedviz.model.vocabulary import VOCABULARY
-from pagedviz.runtime import runner as runners
-from pagedviz.runtime.kv_cache import KVCache
+from pagedviz.runtime.cache.kv_cache import KVCache
+from pagedviz.runtime.running import runner as runners
 from pagedviz.scenario.operations import Add, Append, EngineSteps, Free, Generate, Submit
 from tests.model_cases import dense
 from tests.runner_cases import TINY, Played, ask

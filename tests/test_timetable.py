@@ -12,9 +12,9 @@ from pagedviz.engine.requests.timetable import idle_seats, timetable, waits
 from pagedviz.probe import Chunks, Launch, Probe, Timetable, Way
 from pagedviz.run.play import planner
 from pagedviz.runtime import probes
-from pagedviz.runtime.probes.timetable import KINDS
-from pagedviz.runtime.recording import Moment
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.probes.what_if.timetable import KINDS
+from pagedviz.runtime.running.recording import Moment
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.operations import Abort, Append, EngineSteps, Submit
 from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import CacheConfig

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.peers.absent import Absent
-from pagedviz.runtime.bandwidth import Launch
+from pagedviz.runtime.measuring.bandwidth import Launch
 
 NAME = "FlashInfer"
 TIMED = "graph"

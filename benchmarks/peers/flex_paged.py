@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from benchmarks.peers.absent import Absent
-from pagedviz.runtime.bandwidth import Launch
+from pagedviz.runtime.measuring.bandwidth import Launch
 
 NAME = "flex_attention"
 TIMED = "graph"

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from benchmarks.peers.absent import Absent
-from pagedviz.runtime.bandwidth import Launch
+from pagedviz.runtime.measuring.bandwidth import Launch
 
 NAME = "jax paged_attention"
 TIMED = "host clock"

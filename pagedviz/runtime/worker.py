@@ -31,7 +31,7 @@ import kernels
 from pagedviz.probe import Probe
 from pagedviz.run.trace import Step
 from pagedviz.runtime import probes
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario import scenario
 from pagedviz.scenario.operations import Op
 from pagedviz.scenario.settings import CacheConfig, cache_from_json

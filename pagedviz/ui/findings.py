@@ -249,5 +249,5 @@ SHOWN: dict[type[Probe], Callable[[Answer], None]] = {
     probe.SwapOrRecompute: swap_found.show_counts,
     probe.Timetable: timetable_found.show,
     probe.UnchainedHit: _unchained_hit,
-    probe.WaysBack: swap_found.show_times,
+    probe.PreemptionCost: swap_found.show_times,
 }

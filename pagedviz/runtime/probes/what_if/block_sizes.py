@@ -9,11 +9,11 @@ from pagedviz.engine.log.events.base import OperationRefused
 from pagedviz.engine.log.events.blocks import BlockCopied
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.policies.profiles import PROFILES
+from pagedviz.probe import Refused, whole_number
 from pagedviz.run.memory import memory
-from pagedviz.runtime.limits import TOLERANCE
-from pagedviz.runtime.probes.newest import Refused, whole_number
-from pagedviz.runtime.recording import Moment
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.checking.limits import TOLERANCE
+from pagedviz.runtime.running.recording import Moment
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.settings import RANGES, CacheConfig
 
 

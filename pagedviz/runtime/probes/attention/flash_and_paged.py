@@ -9,9 +9,10 @@ from torch.nn.functional import pad
 
 import kernels
 from pagedviz import probe
-from pagedviz.runtime.limits import TOLERANCE
-from pagedviz.runtime.probes.newest import Newest, must_see_all, newest, whole_number
-from pagedviz.runtime.recording import Moment
+from pagedviz.probe import whole_number
+from pagedviz.runtime.checking.limits import TOLERANCE
+from pagedviz.runtime.probes.attention.newest import Newest, must_see_all, newest
+from pagedviz.runtime.running.recording import Moment
 from pagedviz.scenario.settings import RANGES
 
 

@@ -8,10 +8,9 @@ from pagedviz import probe
 from pagedviz.engine.log.events.base import Event, OperationRefused
 from pagedviz.engine.policies.profiles import POLICIES
 from pagedviz.engine.requests.timetable import Row, idle_seats, timetable
-from pagedviz.probe import Way
+from pagedviz.probe import Refused, Way, whole_number
 from pagedviz.run.play import Player
-from pagedviz.runtime.probes.newest import Refused, whole_number
-from pagedviz.runtime.recording import Moment
+from pagedviz.runtime.running.recording import Moment
 from pagedviz.scenario.operations import MAX_STEPS, EngineSteps, Submit
 from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import SCHEDULER_RANGES, CacheConfig

@@ -1,17 +1,13 @@
 """What most probes ask about: the newest token of a sequence, in one layer, and the query head that is meant."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from pagedviz.runtime.launch_input import newest_sees_all
-from pagedviz.runtime.recording import Moment
-
-
-class Refused(Exception):
-    """A probe cannot be answered at this moment: one sentence that says why."""
+from pagedviz.probe import Refused, whole_number
+from pagedviz.runtime.computing.launch_input import newest_sees_all
+from pagedviz.runtime.running.recording import Moment
 
 
 @dataclass(frozen=True)
@@ -81,9 +77,3 @@ def must_see_all(at: Newest) -> None:
     """Raise Refused where the layer has a window: for what is told of the whole sequence."""
     if at.window is not None:
         raise Refused(f"This layer sees only the newest {at.window} tokens; this is asked of layers that see all.")
-
-
-def whole_number(name: str, value: Any, low: int, high: int) -> None:
-    """Raise Refused unless the value is a whole number from `low` to `high`."""
-    if type(value) is not int or not low <= value <= high:
-        raise Refused(f"{name} is {value!r}; here it may be {low} to {high}.")

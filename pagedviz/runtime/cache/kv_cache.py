@@ -24,7 +24,7 @@ from pagedviz.engine.log.events.transfers import (
 )
 from pagedviz.engine.log.events.windows import BlockOutOfWindow
 from pagedviz.engine.log.snapshot import Snapshot
-from pagedviz.runtime.transfers import Transfers
+from pagedviz.runtime.cache.transfers import Transfers
 from pagedviz.scenario.settings import CacheConfig
 
 POISON = float("nan")  # what a slot holds that nobody owns: whoever reads it is found out

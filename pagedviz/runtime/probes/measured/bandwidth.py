@@ -7,8 +7,8 @@ import torch
 
 from kernels import launch
 from pagedviz import probe
-from pagedviz.runtime.bandwidth import decode_bandwidth
-from pagedviz.runtime.recording import Moment
+from pagedviz.runtime.measuring.bandwidth import decode_bandwidth
+from pagedviz.runtime.running.recording import Moment
 
 SIZES = (8, 16, 32, 64, 128, 256)
 

@@ -10,9 +10,9 @@ from pagedviz.engine.log.events.blocks import BlockEvicted
 from pagedviz.engine.policies.orders import Order, first_come, longest_prefix_first
 from pagedviz.engine.radix.events import RadixEvicted
 from pagedviz.engine.requests.serving import Prompts, one_by_one
-from pagedviz.runtime.probes.newest import Refused, whole_number
-from pagedviz.runtime.probes.radix import in_blocks, played
-from pagedviz.runtime.recording import Moment
+from pagedviz.probe import Refused, whole_number
+from pagedviz.runtime.probes.what_if.radix import in_blocks, played
+from pagedviz.runtime.running.recording import Moment
 from pagedviz.scenario.operations import Add
 from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import RANGES

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from pagedviz.runtime.transfers import Transfers
+from pagedviz.runtime.cache.transfers import Transfers
 
 Pair = tuple[Tensor, Tensor]  # the same block of the same slab: on the device, on the host
 

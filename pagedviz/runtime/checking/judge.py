@@ -11,11 +11,11 @@ from pagedviz.engine.log.events.blocks import BlockCollapsed, BlockHit, Written
 from pagedviz.engine.log.events.transfers import BlockLoaded
 from pagedviz.engine.log.events.windows import PrefixSkipped
 from pagedviz.engine.log.snapshot import Snapshot
-from pagedviz.runtime.dense_rows import dense_rows
-from pagedviz.runtime.kv_cache import KVCache
-from pagedviz.runtime.kv_log import KVLog
-from pagedviz.runtime.limits import MAX_SHOWN_BLOCKS
-from pagedviz.runtime.toy_model import ToyModel
+from pagedviz.runtime.cache.kv_cache import KVCache
+from pagedviz.runtime.checking.dense_rows import dense_rows
+from pagedviz.runtime.checking.kv_log import KVLog
+from pagedviz.runtime.checking.limits import MAX_SHOWN_BLOCKS
+from pagedviz.runtime.computing.toy_model import ToyModel
 from pagedviz.scenario.settings import CacheConfig
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from pagedviz import probe
 from pagedviz.engine.requests.timetable import Row, waits
-from pagedviz.runtime.probes.newest import Refused
-from pagedviz.runtime.probes.timetable import Served, served, table
-from pagedviz.runtime.recording import Moment
+from pagedviz.probe import Refused
+from pagedviz.runtime.probes.what_if.timetable import Served, served, table
+from pagedviz.runtime.running.recording import Moment
 
 
 def answer(asked: probe.Chunks, moment: Moment) -> dict[str, Any]:

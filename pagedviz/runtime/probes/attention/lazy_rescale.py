@@ -4,9 +4,10 @@ from typing import Any
 
 import kernels
 from pagedviz import probe
-from pagedviz.runtime.limits import TOLERANCE
-from pagedviz.runtime.probes.newest import must_see_all, newest, whole_number
-from pagedviz.runtime.recording import Moment
+from pagedviz.probe import whole_number
+from pagedviz.runtime.checking.limits import TOLERANCE
+from pagedviz.runtime.probes.attention.newest import must_see_all, newest
+from pagedviz.runtime.running.recording import Moment
 
 
 def answer(asked: probe.LazyRescale, moment: Moment) -> dict[str, Any]:

@@ -8,13 +8,13 @@ import torch
 import kernels
 from kernels import launch
 from pagedviz import probe
-from pagedviz.runtime.recording import Moment
-from pagedviz.runtime.ways_back import Decoder, measure
+from pagedviz.runtime.measuring.preemption_cost import Decoder, preemption_cost
+from pagedviz.runtime.running.recording import Moment
 
 SIZES = (1, 4, 16)
 
 
-def answer(asked: probe.WaysBack, moment: Moment) -> dict[str, Any]:
+def answer(asked: probe.PreemptionCost, moment: Moment) -> dict[str, Any]:
     """The GPU's name and a row for each block size; no name and no rows where no kernel is compiled."""
     shape = Decoder()
     said = {"num_tokens": shape.num_tokens, "num_layers": shape.num_layers, "backend": kernels.backend_name()}
@@ -25,4 +25,4 @@ def answer(asked: probe.WaysBack, moment: Moment) -> dict[str, Any]:
 
 @cache
 def _measured() -> list[dict[str, Any]]:
-    return measure(SIZES)
+    return preemption_cost(SIZES)

@@ -7,10 +7,11 @@ from torch import Tensor
 
 import kernels
 from pagedviz import probe
-from pagedviz.runtime.limits import TOLERANCE
-from pagedviz.runtime.probes.newest import Refused, newest
-from pagedviz.runtime.recording import Moment
-from pagedviz.runtime.toy_model import ToyModel
+from pagedviz.probe import Refused
+from pagedviz.runtime.checking.limits import TOLERANCE
+from pagedviz.runtime.computing.toy_model import ToyModel
+from pagedviz.runtime.probes.attention.newest import newest
+from pagedviz.runtime.running.recording import Moment
 
 
 def answer(asked: probe.UnchainedHit, moment: Moment) -> dict[str, Any]:

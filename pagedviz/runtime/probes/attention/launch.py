@@ -3,8 +3,8 @@
 from typing import Any
 
 from pagedviz import probe
-from pagedviz.runtime.launch_input import launch_input
-from pagedviz.runtime.recording import Moment
+from pagedviz.runtime.computing.launch_input import launch_input
+from pagedviz.runtime.running.recording import Moment
 
 
 def answer(asked: probe.Launch, moment: Moment) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What it takes to have a preempted sequence's K and V again: swapped out and in, plainly or staged, or computed anew.
 
 All of it is real: blocks in random order, the transfers of `transfers.py`, the kernels, and the matrix products of a
-decoder with random weights. Every way is checked before the clock runs. Only `measure` needs an NVIDIA GPU.
+decoder with random weights. Every way is checked before the clock runs. Only `preemption_cost` needs an NVIDIA GPU.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn.functional import rms_norm, silu
 
 import kernels
-from pagedviz.runtime import swaps
-from pagedviz.runtime.bandwidth import median_microseconds, relative_error
-from pagedviz.runtime.swaps import CountedTransfers
+from pagedviz.runtime.measuring import swaps
+from pagedviz.runtime.measuring.bandwidth import median_microseconds, relative_error
+from pagedviz.runtime.measuring.swaps import CountedTransfers
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Decoder:
     dtype: torch.dtype = torch.bfloat16
 
 
-class WaysBack:
+class PreemptionCase:
     """A sequence of `shape.num_tokens` tokens in blocks of `block_size`, which must divide them; `mine` are its blocks.
 
     The pool has as many more, `others`, where it may come back to, and the host has room for it once, in a row. Every
@@ -128,7 +128,7 @@ def _bits(tensor: Tensor) -> Tensor:
     return tensor.view(torch.uint8)
 
 
-def measure(block_sizes: Sequence[int], shape: Decoder | None = None) -> list[dict[str, Any]]:
+def preemption_cost(block_sizes: Sequence[int], shape: Decoder | None = None) -> list[dict[str, Any]]:
     """Time all three ways at each block size on this machine's GPU, by events, medians after a warm-up.
 
     Returns a row for each block size, in order: "block_size"; "copies" and "staged", how many copies a swap out and in
@@ -138,7 +138,7 @@ def measure(block_sizes: Sequence[int], shape: Decoder | None = None) -> list[di
     shape = shape or Decoder()
     rows = []
     for block_size in block_sizes:
-        case = WaysBack(shape, block_size, torch.device("cuda"))
+        case = PreemptionCase(shape, block_size, torch.device("cuda"))
         found = case.checked()
         leaving, landing = case.pairs(case.mine), case.pairs(case.others)
 

@@ -13,12 +13,12 @@ from pagedviz.engine.log.events.base import Event, OperationRefused
 from pagedviz.engine.log.events.blocks import BlockHit, Written
 from pagedviz.engine.log.events.requests import RequestPreempted, RequestSwappedIn
 from pagedviz.engine.log.events.transfers import BlockReloaded, BlockSpilled
+from pagedviz.probe import Refused, whole_number
 from pagedviz.run.play import Player
-from pagedviz.runtime import swaps
-from pagedviz.runtime.probes import block_sizes
-from pagedviz.runtime.probes.newest import Refused, whole_number
-from pagedviz.runtime.recording import Moment
-from pagedviz.runtime.swaps import CountedTransfers
+from pagedviz.runtime.measuring import swaps
+from pagedviz.runtime.measuring.swaps import CountedTransfers
+from pagedviz.runtime.probes.what_if import block_sizes
+from pagedviz.runtime.running.recording import Moment
 from pagedviz.scenario.operations import EngineSteps
 from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import RANGES, CacheConfig

@@ -11,9 +11,9 @@ from pagedviz.engine.log.events.blocks import Written
 from pagedviz.engine.log.history import KEY_FRAME, History
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.run.play import Happening
-from pagedviz.runtime.kv_cache import KVCache
-from pagedviz.runtime.kv_log import LoggedSequence
-from pagedviz.runtime.launch_input import slots_of
+from pagedviz.runtime.cache.kv_cache import KVCache
+from pagedviz.runtime.checking.kv_log import LoggedSequence
+from pagedviz.runtime.computing.launch_input import slots_of
 from pagedviz.scenario.operations import Op
 from pagedviz.scenario.scenario import Scenario
 

@@ -18,15 +18,15 @@ from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.model.dense_model import Array
 from pagedviz.run.play import Happening, Player
 from pagedviz.run.trace import Check
-from pagedviz.runtime.decode_graph import DecodeGraphs
-from pagedviz.runtime.dense_rows import dense_rows
-from pagedviz.runtime.judge import Judge
-from pagedviz.runtime.kv_cache import KVCache
-from pagedviz.runtime.kv_log import KVLog
-from pagedviz.runtime.launch_input import LaunchInput, launch_input
-from pagedviz.runtime.limits import MAX_SHOWN_BLOCKS, TOLERANCE
-from pagedviz.runtime.recording import Recording
-from pagedviz.runtime.toy_model import ToyModel
+from pagedviz.runtime.cache.kv_cache import KVCache
+from pagedviz.runtime.checking.dense_rows import dense_rows
+from pagedviz.runtime.checking.judge import Judge
+from pagedviz.runtime.checking.kv_log import KVLog
+from pagedviz.runtime.checking.limits import MAX_SHOWN_BLOCKS, TOLERANCE
+from pagedviz.runtime.computing.decode_graph import DecodeGraphs
+from pagedviz.runtime.computing.launch_input import LaunchInput, launch_input
+from pagedviz.runtime.computing.toy_model import ToyModel
+from pagedviz.runtime.running.recording import Recording
 from pagedviz.scenario.operations import Op
 from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import CacheConfig

@@ -11,11 +11,12 @@ from torch import Tensor
 import kernels
 from kernels import launch
 from pagedviz import probe
+from pagedviz.probe import Refused, whole_number
 from pagedviz.run import source
 from pagedviz.run.source import PROJECT, SourceLine
-from pagedviz.runtime.limits import MAX_SHOWN_BLOCKS, TOLERANCE
-from pagedviz.runtime.probes.newest import Newest, Refused, newest, whole_number
-from pagedviz.runtime.recording import Moment
+from pagedviz.runtime.checking.limits import MAX_SHOWN_BLOCKS, TOLERANCE
+from pagedviz.runtime.probes.attention.newest import Newest, newest
+from pagedviz.runtime.running.recording import Moment
 
 MOST_SPLITS = 8
 

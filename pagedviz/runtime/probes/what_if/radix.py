@@ -10,9 +10,9 @@ from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.radix.manager import RadixManager
 from pagedviz.engine.radix.snapshot import ROOT, RadixSnapshot
 from pagedviz.lesson import Run
+from pagedviz.probe import Refused, whole_number
 from pagedviz.run.radix_play import RadixPlayer
-from pagedviz.runtime.probes.newest import Refused, whole_number
-from pagedviz.runtime.recording import Moment
+from pagedviz.runtime.running.recording import Moment
 from pagedviz.scenario.json_values import ScenarioError
 from pagedviz.scenario.operations import Add, Append, Free, Op
 from pagedviz.scenario.scenario import Scenario

@@ -7,8 +7,8 @@ import torch
 
 import kernels
 from pagedviz.engine.log.events.base import Token
-from pagedviz.runtime.kv_log import LoggedSequence
-from pagedviz.runtime.toy_model import ToyModel
+from pagedviz.runtime.checking.kv_log import LoggedSequence
+from pagedviz.runtime.computing.toy_model import ToyModel
 
 
 def dense_rows(model: ToyModel, tokens: Sequence[Token], past: LoggedSequence | None = None) -> LoggedSequence:
