@@ -26,7 +26,7 @@ from pagedviz.engine.log.events.transfers import (
 )
 from pagedviz.engine.log.host_snapshot import BlockHash, Transfer
 from pagedviz.engine.policies.free_orders import Freed
-from pagedviz.engine.policies.host_writes import Moment
+from pagedviz.engine.policies.host_writes import Offer
 
 How = Literal["finish", "fail", "abort"]
 
@@ -51,7 +51,7 @@ class TierChanges(BlockChanges):
         if self.tier is None:
             return
         wants = self.profile.host_write
-        wanted = [b for b in blocks if b not in self.pending and wants(Moment(what, self._uses[b]))]
+        wanted = [b for b in blocks if b not in self.pending and wants(Offer(what, self._uses[b]))]
         try:
             store = self._begin_store(wanted, kept)
         except errors.TooFewChunks:
