@@ -132,7 +132,7 @@ def test_every_phase_is_found_on_the_line_that_holds_its_statement(statements, j
     shown = lens.source_of(statements, joined)
     names = [*IN_A_TURN, "divide", *["join"] * joined]
     assert [phase["name"] for phase in shown["phases"]] == names
-    assert set(lens.SAYS) == set(statements)
+    assert set(lens.PHASE_SENTENCES) == set(statements)
     for phase in shown["phases"]:
         excerpt = shown["excerpts"][phase["excerpt"]]
         file, statement = statements[phase["name"]]

@@ -348,9 +348,9 @@ def test_number_in_a_slot_that_nobody_owns_is_named():
     played.runner.kv.host_k[0, 3, 0] = 1.0
     check = played.play(Fork("A", "B")).last
     assert set(check.broken) == {
-        f"poison: device block {free} holds a number in a slot that nobody owns",
-        f"poison: device block {tail} holds a number in a slot that nobody owns",
-        "poison: host block 3 holds a number in a slot that nobody owns",
+        f"poison: device block {free} holds a number in an unowned slot",
+        f"poison: device block {tail} holds a number in an unowned slot",
+        "poison: host block 3 holds a number in an unowned slot",
     }
 
 

@@ -232,6 +232,4 @@ def test_number_in_the_null_block_is_named():
     played = Played(Add("A", WORDS), Append("A", ("i",)), cache=GROUPS)
     assert played.state.null_block in played.state.tables(1)["A"]
     played.runner.kv.v[1, played.state.null_block, 1] = 1.0
-    assert played.play(Append("A", ("j",))).last.broken == (
-        "poison: device block 0 holds a number in a slot that nobody owns",
-    )
+    assert played.play(Append("A", ("j",))).last.broken == ("poison: device block 0 holds a number in an unowned slot",)

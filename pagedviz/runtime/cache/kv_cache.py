@@ -1,4 +1,4 @@
-"""The tensors: K and V of every layer, in blocks, on the device and on the host. An event moves what it says."""
+"""The tensors: K and V of every layer, in blocks, on the device and on the host. Events move blocks."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -27,7 +27,7 @@ from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.runtime.cache.transfers import Transfers
 from pagedviz.scenario.settings import CacheConfig
 
-POISON = float("nan")  # what a slot holds that nobody owns: whoever reads it is found out
+POISON = float("nan")  # in every unowned slot: a kernel that reads one gives NaN, and the check fails
 
 
 class KVCache:
@@ -37,7 +37,8 @@ class KVCache:
     A block id names a block in every slab. Where all layers are one group each has a slab of its own; with G groups
     layer l is of group l % G and its slab is l // G, so a block holds K and V of its group's layers only.
 
-    What goes between device and host goes beside the computation: `claim` device blocks before a kernel reads them."""
+    Blocks are copied between device and host while the computation goes on: `claim` device blocks before a kernel reads
+    them."""
 
     def __init__(self, cache: CacheConfig, device: torch.device) -> None:
         block = (cache.block_size, cache.num_kv_heads, cache.head_dim)
@@ -64,8 +65,8 @@ class KVCache:
         kernels.store_kv(k, v, *self.of_layer(layer), torch.as_tensor(slots, device=self.device))
 
     def apply(self, event: Event, cached: Collection[int] = ()) -> None:
-        """Do to the tensors what the event says, after which the blocks `cached` may be hit. What nobody owns and
-        nobody may hit then is poisoned."""
+        """Do to the tensors what the event says, and poison the slots that no sequence owns any more. The blocks
+        `cached` may be hit after the event, so they keep their numbers."""
         match event:
             case BlockCopied():
                 self.claim((event.source, event.target))
@@ -96,7 +97,8 @@ class KVCache:
                 self._end(event, cached)
 
     def _end(self, event: TierTransferEnded, cached: Collection[int]) -> None:
-        """A copy is whole, or worth nothing: then what it was to fill is poisoned, and with it what nobody needs."""
+        """After a whole copy, poison the blocks that no sequence needs any more. After a failed or aborted one, poison
+        also what it was to fill."""
         self.claim(event.device_blocks)
         match event:
             case TierStoreFailed() | TierStoreAborted():
@@ -109,7 +111,7 @@ class KVCache:
                 self._poison(block)
 
     def _places(self, chunks: Iterable[int]) -> list[int]:
-        """Chunks lie behind the host pool's blocks, in the same memory."""
+        """Host blocks of these chunks: in memory the chunks follow the host pool's own blocks."""
         return [self.cache.host_blocks + chunk for chunk in chunks]
 
     def _poison(self, block: int, offset: int | slice = slice(None)) -> None:
@@ -118,13 +120,13 @@ class KVCache:
         self.v[:, block, offset] = POISON
 
     def settle(self) -> None:
-        """Wait until everything has left and arrived: before somebody looks at the tensors themselves."""
+        """Wait until all copies have ended: before the tensors themselves are read."""
         self.transfers.claim()
         self.transfers.wait_for_host()
 
     @property
     def num_bytes(self) -> int:
-        """Of all tensors."""
+        """Bytes of all tensors, on the device and on the host."""
         return self.transfers.device.nbytes + self.transfers.host.nbytes
 
     def clone(self) -> "KVCache":
@@ -136,7 +138,7 @@ class KVCache:
         return other
 
     def read(self, snapshot: Snapshot, seq_id: str, group: int = 0) -> tuple[Tensor, Tensor]:
-        """A sequence's K and V through its table of one group, block by block, wherever each block is.
+        """A sequence's K and V through its table of one group, block by block, on the device or on the host.
 
         Returns two tensors [num_slabs, num_tokens, num_kv_heads, head_dim] on the device, of all its tokens, or of
         those for which the table has entries already.
@@ -154,7 +156,7 @@ class KVCache:
         return k, v
 
     def unpoisoned(self, snapshot: Snapshot) -> list[str]:
-        """A sentence for each block that holds a number in a slot that nobody owns."""
+        """A sentence for each block that holds a number in an unowned slot."""
         self.settle()
         wrong = []
         for where, k, v in (
@@ -164,7 +166,7 @@ class KVCache:
         ):
             poisoned = (k.isnan() & v.isnan()).all(dim=4).all(dim=3).all(dim=0).cpu()
             for block in (~self._owned(where, snapshot) & ~poisoned).any(dim=1).nonzero().flatten().tolist():
-                wrong.append(f"poison: {where} {block} holds a number in a slot that nobody owns")
+                wrong.append(f"poison: {where} {block} holds a number in an unowned slot")
         return wrong
 
     def _owned(self, where: str, snapshot: Snapshot) -> Tensor:
@@ -176,12 +178,13 @@ class KVCache:
                 owned[chunk] = True
             return owned
         if where == "device block":
-            # Whoever has their tokens may hit them; and a copy may be on its way.
+            # A later sequence may hit the cached blocks; a copy may be reading or filling the pinned ones.
             for block in (*snapshot.cached, *snapshot.pinned):
                 owned[block] = True
         for tables in snapshot.all_tables if where == "device block" else (snapshot.host_tables,):
             for seq_id, row in tables.items():
-                # The first group's blocks are let go first, and the tokens with them: what other groups name yet stays.
+                # The first group releases its blocks first, and the tokens with them. The other groups' entries behind
+                # those still own their whole blocks.
                 named_first = len(snapshot.block_tables[seq_id])
                 for j, named in enumerate(row):
                     if named is not None and (where != "device block" or named != snapshot.null_block):

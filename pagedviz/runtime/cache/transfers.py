@@ -1,9 +1,10 @@
-"""Blocks on their way between the device and the host, beside the computation.
+"""Copies of blocks between the device and the host, while the computation goes on.
 
-On a GPU a stream of its own does all of it, in the order in which it was asked for, after whatever was launched before.
-So two rules keep every block whole. Host memory is written by that stream only, and the CPU waits before it reads
-(`wait_for_host`). A device block that the stream may still read or fill is in flight: whoever touches it next makes the
-computation wait for it, and for nothing else (`claim`). On a CPU the same lines do the same work at once.
+On a GPU one stream of their own makes all copies, in the order of the calls, each after everything that was launched
+before its call. Two rules keep every block whole. Only that stream writes host memory, and the CPU waits before it
+reads there (`wait_for_host`). A device block is in flight while the stream may still read or fill it: before a launch
+that touches the block, `claim` makes the computation wait for this block and for no other. On a CPU the same lines do
+the same work at once.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,12 +17,12 @@ import kernels
 
 
 class Transfers:
-    """Moves and copies the blocks of `device`, [num_slabs, num_blocks, block_size, num_kv_heads, head_dim].
+    """Moves and copies the blocks of `device`: [num_slabs, num_blocks, block_size, num_kv_heads, head_dim].
 
-    A slab is K or V of one layer: a block is moved in all slabs at once. `host` is the same on the host, with
-    num_host_blocks blocks, all slabs of a block side by side, and pinned where a GPU is to reach it. `poison`, if any,
-    fills it at first, then what a spill leaves behind on the device and a reload on the host; a store and a load leave
-    behind what they copied. A call serves the stream that is current when it is made.
+    A slab is K or V of one layer: a block is moved in all slabs at once. `host` has the same shape with num_host_blocks
+    blocks; in memory all slabs of a block are side by side, pinned if there is a GPU. If `poison` is given, it fills
+    host memory at first, a device block after its spill, and a host block after its reload. A store and a load change
+    nothing in the block that they copy. A call is in order with the stream that is current when it is made.
     """
 
     def __init__(self, device: Tensor, num_host_blocks: int, poison: float | None = None) -> None:
@@ -34,42 +35,44 @@ class Transfers:
         self.in_flight: dict[int, torch.cuda.Event] = {}
         if device.is_cuda:
             self.stream = torch.cuda.Stream(device.device)  # type: ignore[no-untyped-call]
-            # Freed while the stream still works on it, the memory is not given away before the stream is done.
+            # If the memory is freed while the stream still works on it, torch does not reuse it before the stream is
+            # done.
             device.record_stream(self.stream)
 
     def spill(self, blocks: Sequence[int], host_blocks: Sequence[int]) -> None:
-        """Take each block to a host block. The blocks are free again as soon as they have been gathered."""
+        """Move each block to a host block. The device blocks may be used again as soon as they have been gathered."""
         self._out(blocks, host_blocks, leaves=True)
 
     def store(self, blocks: Sequence[int], host_blocks: Sequence[int]) -> None:
-        """Copy each block to a host block, and leave it as it is."""
+        """Copy each block to a host block. The device block stays as it is."""
         self._out(blocks, host_blocks, leaves=False)
 
     def reload(self, host_blocks: Sequence[int], blocks: Sequence[int]) -> None:
-        """Bring each host block back into a block. The next spill may overwrite the host blocks."""
+        """Move each host block into a device block. The next spill may overwrite the host blocks."""
         with self._beside():
             self._back(host_blocks, blocks)
             self._poison_host(host_blocks)
 
     def load(self, host_blocks: Sequence[int], blocks: Sequence[int]) -> None:
-        """Copy each host block into a block, and leave it as it is."""
+        """Copy each host block into a device block. The host block stays as it is."""
         with self._beside():
             self._back(host_blocks, blocks)
 
     def forget(self, host_blocks: Sequence[int]) -> None:
-        """Poison host blocks that nobody owns any more, after whatever still copies from or to them."""
+        """Poison host blocks that are unowned from now on, after all copies from and to them."""
         with self._beside():
             self._poison_host(host_blocks)
 
     def claim(self, blocks: Iterable[int] | None = None) -> None:
-        """Make the current stream wait until these blocks (None: all) have left or arrived; the CPU does not wait."""
+        """Make the current stream wait until the copies of these blocks (None: of all) are done; the CPU does not
+        wait."""
         for block in list(self.in_flight) if blocks is None else blocks:
             event = self.in_flight.pop(block, None)
             if event is not None:
                 torch.cuda.current_stream(self.device.device).wait_event(event)
 
     def wait_for_host(self) -> None:
-        """Make the CPU wait until host memory is as it should be: before it reads any of it."""
+        """Make the CPU wait until all copies are done: before it reads host memory."""
         if self.stream is not None:
             self.stream.synchronize()
 
@@ -93,9 +96,10 @@ class Transfers:
         self._mark(blocks)
 
     def _beside(self) -> AbstractContextManager[object]:
-        """Launch what is inside on the transfer stream, after all that the current stream was given before.
+        """Launch what is inside on the transfer stream, after everything that the current stream has been given so far.
 
-        Staging made inside belongs to that stream and is used on no other, so it may be dropped before it is read.
+        A staging buffer made inside belongs to that stream and is used on no other. So Python may drop it before the
+        stream has read it.
         """
         if self.stream is None:
             return nullcontext()
@@ -108,22 +112,22 @@ class Transfers:
 
     def _poison_host(self, host_blocks: Sequence[int]) -> None:
         if self.poison is not None:
-            # On the stream, not by the CPU, which would have to wait for the copies before it.
+            # On the stream: the CPU would have to wait for the earlier copies.
             poison = torch.full_like(self.device[:, 0], self.poison)
             for block in host_blocks:
                 self.host[:, block].copy_(poison, non_blocking=True)
 
     def _flat(self) -> Tensor:
-        """All slabs as one cache, whose blocks `_rows` names."""
+        """All slabs as one cache; `_rows` gives the ids of its blocks."""
         return self.device.view(-1, *self.device.shape[2:])
 
     def _rows(self, blocks: Sequence[int]) -> Tensor:
-        """Ids in the flat cache: block by block, each in all slabs."""
+        """Block ids in the flat cache, in the order of `blocks`, for each block one id a slab."""
         num_slabs, num_blocks = self.device.shape[:2]
         return (torch.tensor(blocks, dtype=torch.int64)[:, None] + torch.arange(num_slabs) * num_blocks).flatten()
 
     def _side_by_side(self, host_blocks: Sequence[int], packed: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Host memory and its part of the staging buffer: one pair for all host blocks that follow one another."""
+        """Pairs of host memory and its part of the staging buffer: one pair for each run of consecutive host blocks."""
         num_slabs, start = len(self.device), 0
         for stop in range(1, len(host_blocks) + 1):
             if stop == len(host_blocks) or host_blocks[stop] != host_blocks[stop - 1] + 1:

@@ -1,5 +1,5 @@
-"""What the toy model gives for tokens by dense attention, row by row as for the cache: to judge rows that were hit, and
-to know those that nobody holds any more."""
+"""The toy model's rows for tokens by dense attention, one row at a time as in a run: to judge rows that were hit, and
+to compute rows again that no block holds any more."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from pagedviz.runtime.computing.toy_model import ToyModel
 
 
 def dense_rows(model: ToyModel, tokens: Sequence[Token], past: LoggedSequence | None = None) -> LoggedSequence:
-    """The rows of `tokens` alone, computed behind those of `past`, or as the first of their sequence."""
+    """The rows of `tokens` alone, computed after those of `past`, or as the first of their sequence."""
     past = past or LoggedSequence(len(model.layers))
     new = LoggedSequence(len(model.layers))
     rows = [model.embed(token) for token in tokens]

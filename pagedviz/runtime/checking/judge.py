@@ -1,4 +1,4 @@
-"""Holds what the cache and the kernels give against the plain log, and the log against the model itself."""
+"""Compares the cache and the kernels' outputs with the plain log, and the log with the model itself."""
 
 import math
 
@@ -20,7 +20,7 @@ from pagedviz.scenario.settings import CacheConfig
 
 
 class Judge:
-    """Every method only looks, at one state of a run."""
+    """Every method reads one state of a run and changes nothing."""
 
     def __init__(self, cache: CacheConfig, model: ToyModel, kv: KVCache, log: KVLog) -> None:
         self.cache, self.model, self.kv, self.log = cache, model, kv, log
@@ -33,7 +33,7 @@ class Judge:
             q = torch.stack(logged.q[layer][-len(out) :])
             wanted = kernels.dense_attention(q, *logged.stacked_kv(layer), window=self.model.windows[layer])
             worst.append((out - wanted).abs().max())
-        # A NaN that reached the output passes no comparison, so it is made the worst.
+        # A NaN in the output is equal to nothing and greater than nothing, so it becomes the largest error.
         return dict(zip(paged, torch.stack(worst).nan_to_num(nan=math.inf).tolist(), strict=True))
 
     def num_complete(self, event: Event | None) -> int:
@@ -42,9 +42,9 @@ class Judge:
         return min(map(len, logged.rows())) // self.cache.block_size if logged else 0
 
     def adopted(self, event: Event | None, num_complete: int) -> list[tuple[str, int]]:
-        """Which logical blocks of whom hold, after this event and its launch, what another sequence computed.
+        """Sequences and logical blocks that, after this event and its launch, hold rows that another sequence computed.
 
-        `num_complete` is of before the event; the log has taken the event in, and not the launch yet.
+        `num_complete` was counted before the event. The log has the event already, and not the launch.
         """
         if isinstance(event, Written):
             size, logs = self.cache.block_size, self.log.sequences
@@ -61,7 +61,8 @@ class Judge:
     def error_of_hit(self, snapshot: Snapshot, seq_id: str, logical_block: int) -> float:
         """The largest difference of a block's rows from what the model gives for the sequence's own tokens.
 
-        So a block with other tokens, or behind others, is found out although its bytes are those of its first owner.
+        This finds a block with the wrong tokens, or after a wrong prefix, whose bytes are all as its first owner wrote
+        them.
         """
         logged, size = self.log.sequences[seq_id], self.cache.block_size
         block = slice(logical_block * size, (logical_block + 1) * size)
@@ -71,13 +72,13 @@ class Judge:
         return float(torch.stack(worst).nan_to_num(nan=math.inf).max())
 
     def bytes_agree(self, snapshot: Snapshot, seq_id: str) -> bool:
-        """Is every byte of K and V through the sequence's tables what the log has? The null block stands for none."""
+        """Does every byte of K and V through the sequence's tables equal the log? The null block holds none."""
         groups = range(len(self.cache.windows))
         return all(self._group_agrees(snapshot, seq_id, group) for group in groups if snapshot.tokens[seq_id])
 
     def _group_agrees(self, snapshot: Snapshot, seq_id: str, group: int) -> bool:
         row, size = snapshot.tables(group)[seq_id], self.cache.block_size
-        # While a prefix is named or let go, group by group, a table may have fewer entries than there are tokens.
+        # While a prefix is hit or released, group after group, a table may have fewer entries than its tokens need.
         seq_len = snapshot.seq_len(seq_id)
         num_tokens = min(seq_len, len(row) * size)
         here = [p for p in range(num_tokens) if row[p // size] is None or row[p // size] != snapshot.null_block]
@@ -90,8 +91,8 @@ class Judge:
         cached = torch.cat(self.kv.read(snapshot, seq_id, group))
         return _same_bits(cached[:, here], torch.stack([torch.stack([rows[p] for p in here]) for rows in of_group]))
 
-    def loaded_otherwise(self, event: Event | None) -> list[str]:
-        """A sentence if what came back from the host is not, byte for byte, what went there."""
+    def load_errors(self, event: Event | None) -> list[str]:
+        """A sentence if a loaded block differs in any byte from what was stored."""
         if not isinstance(event, BlockLoaded):
             return []
         self.kv.claim((event.block,))
@@ -101,10 +102,10 @@ class Judge:
         return [f"bytes: K or V of block {event.block} is not what was stored of {event.block_hash}"]
 
     def weights(self, snapshot: Snapshot, event: Event | None) -> dict[str, list[list[float]]]:
-        """By sequence of this step, how much of its attention its newest token pays to each of its blocks.
+        """For each sequence of this step, how much attention its newest token pays to each of its blocks.
 
-        Last layer, by query head, in float64 over the log: softmax(q K^T / sqrt(head_dim)), summed block by block.
-        Without those that have none, or where the log itself holds NaN.
+        Last layer, by query head, in float64 over the log: softmax(q K^T / sqrt(head_dim)), summed block by block. A
+        sequence without complete rows, or with a NaN in its log, is left out.
         """
         seq_ids = [write.seq_id for write in event.writes] if isinstance(event, Written) else []
         seq_ids = seq_ids or [getattr(event, "seq_id", "")]
@@ -114,7 +115,7 @@ class Judge:
 
     def _weights_of(self, seq_id: str) -> list[list[float]]:
         logged, window = self.log.sequences[seq_id], self.model.windows[-1]
-        if not logged.x or len(logged.k[-1]) < len(logged.x):  # the last layer's group has not named them all yet
+        if not logged.x or len(logged.k[-1]) < len(logged.x):  # the last layer's table is not complete yet
             return []
         k = torch.stack(logged.k[-1]).double().repeat_interleave(self.cache.num_heads // self.cache.num_kv_heads, dim=1)
         scores = torch.einsum("hd,khd->hk", logged.q[-1][-1].double(), k) * self.cache.head_dim**-0.5
@@ -122,12 +123,13 @@ class Judge:
             scores[:, :-window] = -math.inf
         by_block = scores.softmax(dim=-1).split(self.cache.block_size, dim=-1)
         rows = torch.stack([block.sum(dim=-1) for block in by_block], dim=-1)
-        # What a wrong kernel gave goes on into the next layer; a NaN from there is no weight, and no JSON.
+        # A wrong kernel's NaN goes into the log of the next layer. It is no weight, and JSON has no NaN.
         if not rows.isfinite().all():
             return []
         return [[round(weight, 4) for weight in row] for row in rows.tolist()]
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:
-    """As integers: a NaN equals itself, so a NaN that was stored as it was computed is no fault of the cache."""
+    """Compare as integers, where a NaN equals itself: a NaN that was stored as it was computed is no fault of the
+    cache."""
     return torch.equal(one.contiguous().view(torch.int32), other.contiguous().view(torch.int32))

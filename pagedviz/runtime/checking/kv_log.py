@@ -1,4 +1,4 @@
-"""The plain log: what each sequence's K and V are, kept apart from the cache, which is judged by it."""
+"""The plain log: K and V of each sequence, kept apart from the cache. The judge compares the cache with it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ from pagedviz.scenario.settings import CacheConfig
 
 @dataclass(frozen=True)
 class CachedRows:
-    """Where the rows of a cached block are, or will be after the next launch: in the log of who fills it. A block has
-    K and V of its group's `layers` only."""
+    """Where the rows of a cached block are, or will be after the next launch: in the log of the sequence that fills the
+    block. A block has K and V of its group's `layers` only."""
 
     logged: "LoggedSequence"
     rows: slice
@@ -66,10 +66,10 @@ class LoggedSequence:
         self.k: list[list[Tensor]] = [[] for _ in range(num_layers)]
         self.v: list[list[Tensor]] = [[] for _ in range(num_layers)]
         self.x: list[Tensor] = []
-        self.awaited: list[CachedRows] = []  # of blocks that the next launch fills for another sequence
+        self.awaited: list[CachedRows] = []  # rows of hit blocks that the next launch computes for another sequence
 
     def rows(self, layers: range | None = None) -> list[list[Tensor]]:
-        """Every list that grows by one element a token, or those of some layers; `x` goes with the first."""
+        """Every list that grows by one element a token, or those of some layers; `x` belongs to layer 0."""
         layers = range(len(self.q)) if layers is None else layers
         lists = [values[layer] for values in (self.q, self.k, self.v) for layer in layers]
         return [*lists, self.x] if 0 in layers else lists
@@ -79,7 +79,7 @@ class LoggedSequence:
         return torch.stack(self.k[layer][:seq_len]), torch.stack(self.v[layer][:seq_len])
 
     def take_awaited(self, layer: int) -> None:
-        """Take over one layer's rows of the awaited blocks: who fills them has just computed them."""
+        """Take over one layer's rows of the awaited blocks: the sequence that fills them has just computed them."""
         for block in self.awaited:
             if layer in block.layers:
                 theirs = block.logged
@@ -87,7 +87,7 @@ class LoggedSequence:
                     mine[layer] += block.of(row[layer])
 
     def finish(self, rows: list[Tensor]) -> None:
-        """Add the last hidden states of a launch, behind those of the awaited blocks."""
+        """Add the last hidden states: first those of the awaited blocks, then `rows`, the launch's own."""
         for block in self.awaited:
             if 0 in block.layers:
                 self.x += block.of(block.logged.x)
@@ -95,7 +95,7 @@ class LoggedSequence:
         self.x += rows
 
     def shortened(self, num_tokens: int) -> "LoggedSequence":
-        """Another log with the first tokens of this one, which stays as it is for whoever looks back."""
+        """Another log with the first tokens of this one. This one stays as it is: a recording may refer to it."""
         shorter = LoggedSequence(len(self.q))
         for row, mine in zip(shorter.rows(), self.rows(), strict=True):
             row += mine[:num_tokens]
@@ -105,9 +105,9 @@ class LoggedSequence:
 class KVLog:
     """The logs of all sequences. Tokens are appended by the runner; events share and shorten what is there.
 
-    `cached[block]` keeps the rows of a cached block until its hash goes, for whoever computed them may be gone before;
-    `stored[chunk]` what a chunk of the host tier was given. `dense(tokens)` gives the rows of a sequence that begins
-    with these tokens, for those that are in no block any more.
+    `cached[block]` keeps the rows of a cached block until the block loses its hash, because the sequence that computed
+    them may be freed before. `stored[chunk]` has the rows that were stored in a chunk of the host tier. `dense(tokens)`
+    computes the rows of a sequence that begins with these tokens: for rows that are in no block any more.
     """
 
     def __init__(self, cache: CacheConfig, dense: Callable[[Sequence[Token]], LoggedSequence]) -> None:
@@ -143,7 +143,7 @@ class KVLog:
             case BlockEvicted():
                 del self.cached[event.block]
             case BlockReleased() | BlockFreed() if event.group:
-                pass  # the tokens go with the blocks of the first group
+                pass  # the log is shortened with the blocks of the first group
             case BlockReleased() | BlockFreed() | DraftsVerified():
                 self.sequences[event.seq_id] = self.sequences[event.seq_id].shortened(event.num_tokens)
             case SequenceFreed():
@@ -171,7 +171,7 @@ class KVLog:
                     del self._loading[block]
 
     def _adopt(self, seq_id: str, block: CachedRows, computed: bool) -> None:
-        """Take over what another sequence computed, or will have computed after the next launch."""
+        """Take over the rows that another sequence has computed, or will compute in the next launch."""
         logged = self.sequences[seq_id]
         if not computed:
             logged.awaited.append(block)
@@ -180,7 +180,8 @@ class KVLog:
             row += block.of(other)
 
     def _skip(self, event: PrefixSkipped) -> None:
-        """Know the rows that no block holds. Of what the first group awaits, other groups have none before either."""
+        """Add the rows that no block holds. Rows that the first group still awaits are awaited in every other group
+        too."""
         logged, dense, end = self.sequences[event.seq_id], self._dense(event.tokens), len(event.tokens)
         known = min(len(logged.x), end) if logged.awaited else end
         self._adopt(event.seq_id, CachedRows(dense, slice(0, known), self._layers(event.group)), computed=True)
@@ -192,7 +193,7 @@ class KVLog:
         return range(group or 0, self.num_layers, self.num_groups)
 
     def _collapse(self, event: BlockCollapsed) -> None:
-        """The sequence's block is now another one, perhaps with other last bits: what it holds is what counts."""
+        """From now on the sequence reads another block, perhaps with other last bits: log what that block holds."""
         kept = self.cached[event.target]
         start = event.logical_block * self.block_size
         logged = self.sequences[event.seq_id]

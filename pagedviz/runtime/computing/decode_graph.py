@@ -1,7 +1,7 @@
-"""paged_decode as CUDA graphs: a call that comes again with the same shapes is replayed, not launched anew.
+"""paged_decode as CUDA graphs: a call with the same shapes as before is replayed instead of launched anew.
 
-A graph holds addresses and shapes, no numbers: queries, tables and lengths are copied to where it looks for them, and
-how the kernel cuts its work follows from shapes alone, so a graph captured at one length is right at any other.
+A graph holds addresses and shapes, no numbers. Queries, tables and lengths are copied to the addresses that it reads.
+The kernel divides its work by shapes alone, so a graph that was captured at one length is right at any other.
 """
 
 from collections import OrderedDict
@@ -13,15 +13,15 @@ from torch import Tensor
 
 import kernels
 
-MOST_GRAPHS = 16  # kept by one run; the one that was not used for longest goes first
-EAGER_CALLS = 10  # of a kind before it is captured: on an H200 a capture costs what 7 to 13 replays save
+MOST_GRAPHS = 16  # kept by one run; the least recently used one is dropped first
+EAGER_CALLS = 10  # of a kind before it is captured: on an H200 a capture takes as long as 7 to 13 replays save
 
 
 class DecodeGraphs:
-    """Call it like `kernels.paged_decode`: a kind of call is eager at first, and once it has come often, replayed.
+    """Call it like `kernels.paged_decode`. The first calls of a kind launch the kernel, later ones replay its graph.
 
-    A kind is everything but the numbers in q, block_tables and seq_lens: their shapes and dtypes, where the caches and
-    scales lie, and the options. Where nothing is compiled every call goes to the kernel.
+    A kind is everything but the numbers in q, block_tables and seq_lens: their shapes and dtypes, the addresses of the
+    caches and scales, and the options. On a CPU every call launches the kernel.
     """
 
     def __init__(self) -> None:
@@ -46,9 +46,10 @@ class DecodeGraphs:
         return graph.replay(q, block_tables, seq_lens)
 
     def _pool(self) -> Any:
-        """One pool for all graphs: results leave it before the next replay, and two graphs never run at once.
+        """One memory pool for all graphs: results are copied out before the next replay, and two graphs never run at
+        once.
 
-        It is gone with the last graph in it, so it is had from one that lives.
+        The pool is freed with its last graph, so it is taken from a graph that is kept.
         """
         alive = (graph.graph.pool() for graph in self.seen.values() if isinstance(graph, DecodeGraph))
         return next(alive, None) or torch.cuda.graph_pool_handle()
@@ -67,20 +68,20 @@ class DecodeGraph:
         seq_lens: Tensor,
         **options: Any,
     ) -> None:
-        # Contiguous copies in memory of their own, of the first numbers that come.
+        # The graph reads these: contiguous copies, at first of this call's numbers.
         self.inputs = [x.clone(memory_format=torch.contiguous_format) for x in (q, block_tables, seq_lens)]
         q, block_tables, seq_lens = self.inputs
 
         def call() -> Tensor:
             return kernels.paged_decode(q, k_cache, v_cache, block_tables, seq_lens, **options)
 
-        # Once outside the graph: whatever Triton has still to compile or load for these addresses happens here.
+        # Once outside the graph: here Triton compiles and loads what these addresses still need.
         call()
         self.graph = torch.cuda.CUDAGraph()
-        # Captured by hand, as `torch.cuda.graph` waits for the whole GPU and empties the allocator's cache before.
+        # Captured by hand: `torch.cuda.graph` first waits for the whole GPU and empties the allocator's cache.
         stream = torch.cuda.Stream(q.device)  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream):
-            # Only what this thread does is held to what a capture allows.
+            # During the capture only this thread is forbidden what a capture does not allow.
             self.graph.capture_begin(pool=pool, capture_error_mode="thread_local")
             try:
                 self.out = call()
@@ -96,5 +97,5 @@ class DecodeGraph:
 
 
 def _place(x: Any) -> Hashable:
-    """What a graph holds of an argument that is not copied: a tensor's address and layout, or the value itself."""
+    """What a graph keeps of an argument that is not copied: a tensor's address and layout, or the value itself."""
     return (x.data_ptr(), x.shape, x.stride(), x.dtype) if isinstance(x, Tensor) else x

@@ -1,4 +1,4 @@
-"""What one launch of the kernels is given in each group of layers, as a serving engine's worker hands it over."""
+"""The tensors of one launch of the kernels in each group of layers, as a serving engine's worker passes them."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -11,18 +11,18 @@ from pagedviz.engine.log.events.blocks import Written
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.policies.windows import first_seen
 
-NO_SLOT = -1  # of a token that is in the cache already: it asks, and writes nothing
+NO_SLOT = -1  # of a token that is in the cache already: its query attends, and its K and V are not written
 
 
 @dataclass(frozen=True)
 class LaunchInput:
     """The tensors of one launch over every sequence on the device, in the order of `seq_ids`.
 
-    A sequence that writes asks with each of its new tokens, every other one with its newest: `query_lens` tokens each.
-    block_tables int32 [num_seqs, max_blocks], rows padded with the null block, or with -1 where there is none; seq_lens
-    int32 [num_seqs]; query_start_loc int32 [num_seqs + 1]: tokens query_start_loc[i] up to query_start_loc[i + 1] of q
-    are sequence i's; slot_mapping int64 [num_tokens]: where each token's K and V go, -1 for nowhere. Made on the CPU.
-    Layers of another group have other tables and slots, and perhaps another `window`.
+    A sequence that writes has a query for each of its new tokens, every other sequence one for its newest:
+    `query_lens`. block_tables int32 [num_seqs, max_blocks], rows padded with the null block, or with -1 where there is
+    none; seq_lens int32 [num_seqs]; query_start_loc int32 [num_seqs + 1]: tokens query_start_loc[i] up to
+    query_start_loc[i + 1] of q are sequence i's; slot_mapping int64 [num_tokens]: where each token's K and V go, -1 for
+    nowhere. Made on the CPU. Layers of another group have other tables and slots, and perhaps another `window`.
     """
 
     seq_ids: tuple[str, ...]
@@ -34,7 +34,7 @@ class LaunchInput:
     window: int | None = None
 
     def on(self, device: torch.device) -> "LaunchInput":
-        """The same launch, what attention reads of it on `device`; the slots stay, as a store looks at them."""
+        """The same launch with the tensors that attention reads on `device`. `KVCache.store` reads the slots on the CPU."""
         return replace(
             self,
             block_tables=self.block_tables.to(device),
@@ -44,14 +44,14 @@ class LaunchInput:
 
     @property
     def is_decode(self) -> bool:
-        """Every sequence asks with one token."""
+        """Every sequence has one query."""
         return all(query_len == 1 for query_len in self.query_lens)
 
 
 def launch_input(snapshot: Snapshot, event: Event | None, group: int = 0) -> LaunchInput:
-    """The launch that a step makes in a group's layers: `event` is what happened in it, `snapshot` the state after it.
+    """The launch of a step in a group's layers: `event` is what happened in the step, `snapshot` the state after it.
 
-    Who writes nothing and has no more, or not yet, all that its newest token sees, is left out.
+    A sequence that writes nothing is left out while a block that its newest token sees is not on the device.
 
     Example: B holds 6 tokens, and A writes its prompt of 3 into slots 28, 29, 30 -> seq_ids (B, A), query_lens (1, 3),
     query_start_loc [0, 1, 4], slot_mapping [-1, 28, 29, 30].
@@ -77,7 +77,7 @@ def launch_input(snapshot: Snapshot, event: Event | None, group: int = 0) -> Lau
 
 
 def slots_of(snapshot: Snapshot, write: Write, group: int) -> tuple[int, ...]:
-    """Where a write's tokens go in a group's layers: an event tells it for the first group, the tables for all."""
+    """The slots of a write's tokens in a group's layers. The event has those of group 0; the tables give all others."""
     if group == 0:
         return write.slots
     row, size = snapshot.tables(group)[write.seq_id], snapshot.block_size
@@ -87,9 +87,10 @@ def slots_of(snapshot: Snapshot, write: Write, group: int) -> tuple[int, ...]:
 
 
 def newest_sees_all(snapshot: Snapshot, seq_id: str) -> bool:
-    """Is all that the newest token sees in a block on the device, in every group?
+    """Is every token that the newest token sees in a block on the device, in every group?
 
-    It is not before a hit prefix is named in all groups, nor when what only the token to come does not see is let go.
+    Not while a hit prefix is in the tables of some groups only, and not after a block has been released that the newest
+    token still sees and the next one does not.
     """
     last, size = snapshot.seq_len(seq_id) - 1, snapshot.block_size
     if last < 0 or not snapshot.is_resident(seq_id):

@@ -2,7 +2,7 @@
 
 x = embed(token); per layer: x += attention(norm(x)) Wo, x += gelu(norm(x) W1) W2; logits = norm(x) head.
 From the second layer on, a token's K and V depend on every token before it, as in a real model. The weights and the
-embeddings are those of `dense_model.py`, so what it will say is known before.
+embeddings are those of `pagedviz/model/dense_model.py`, so a plan knows the model's words before a kernel runs.
 """
 
 import torch
@@ -14,7 +14,7 @@ from pagedviz.scenario.settings import CacheConfig
 
 
 class ToyModel:
-    """Deterministic in `seed`. Every method takes one row, so a batch cannot change a bit of it."""
+    """Deterministic in `seed`. Every method takes one row, so the other rows of a batch cannot change a bit of it."""
 
     def __init__(self, cache: CacheConfig, seed: int, device: torch.device) -> None:
         self.cache, self.seed, self.device = cache, seed, device
@@ -45,7 +45,7 @@ class ToyModel:
         return x + torch.nn.functional.gelu(_norm(x) @ weights["up"], approximate="tanh") @ weights["down"]
 
     def logits(self, x: Tensor) -> dense_model.Array:
-        """The scores of every word after the row whose last hidden state is x [hidden], on the CPU: [vocabulary]."""
+        """Scores of every word as the next one, from a row's last hidden state x [hidden]; on the CPU: [vocabulary]."""
         scores: dense_model.Array = (_norm(x) @ self.head).cpu().numpy()
         return scores
 

@@ -1,7 +1,8 @@
-"""How fast `paged_decode` reads its cache on this machine's GPU. Needs an NVIDIA GPU; nothing calls it without one.
+"""How fast `paged_decode` reads its cache on this machine's GPU. Needs an NVIDIA GPU.
 
-What makes a figure honest is here: several pools, larger together than the L2 cache, read in turn; blocks in random
-order; every output compared with dense attention in float64 before the clock runs; the median of several rounds.
+So that the numbers are honest, the launches read several pools in turn, together larger than the L2 cache, with their
+blocks in random order. Every output is compared with dense attention in float64 before the timing. A time is the median
+of several rounds.
 """
 
 import statistics
@@ -13,7 +14,7 @@ from torch import Tensor
 
 import kernels
 
-# Of KV behind one measurement: several times the L2 of any GPU of today.
+# K and V that one measurement reads: several times the L2 of any GPU of today.
 POOL_BYTES = 600_000_000
 Launch = Callable[[], Tensor]
 
@@ -38,11 +39,11 @@ class Shape:
 
 
 class DecodeCase:
-    """Caches, tables and queries of one shape, in several pools, with what dense attention gives for each.
+    """Caches, tables and queries of one shape, in several pools, with the output of dense attention for each.
 
     k, v [num_blocks, block_size, num_kv_heads, head_dim]; q [pools, num_seqs, num_heads, head_dim]; tables
-    [pools, num_seqs, max_blocks] int32, all blocks in one random order; seq_lens [num_seqs] int32; `options` holds the
-    scales of 8-bit caches, float32 [num_kv_heads], the same for every head, as some peers know no others.
+    [pools, num_seqs, max_blocks] int32, all blocks in one random order; seq_lens [num_seqs] int32. `options` holds the
+    scales of 8-bit caches, float32 [num_kv_heads], the same for every head, because some peers take only one scale.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -54,7 +55,7 @@ class DecodeCase:
         def normal(*size: int) -> Tensor:
             return torch.randn(size, device="cuda", generator=random, dtype=shape.dtype)
 
-        # Or int8 would hold hardly more than -3 to 3.
+        # Without it int8 would hold little more than -3 to 3.
         spread = 20 if shape.kv_dtype == torch.int8 else 1
         size = (blocks, shape.block_size, shape.num_kv_heads, shape.head_dim)
         self.k, self.v = ((normal(*size) * spread).to(shape.kv_dtype) for _ in range(2))
@@ -105,8 +106,9 @@ def relative_error(out: Tensor, wanted: Tensor) -> float:
 
 
 def capture(launches: Sequence[Launch]) -> tuple[torch.cuda.CUDAGraph, list[Tensor]]:
-    """Capture launches in one CUDA graph, one after the other; returns it replayed once, and what each returned."""
-    # The first call compiles, which a capture does not allow; and whoever allocates on first use does so now.
+    """Capture launches in one CUDA graph, one after the other, and replay it once; returns the graph and the
+    outputs."""
+    # The first call compiles, which a capture does not allow; a peer may also allocate in its first call.
     aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -123,7 +125,7 @@ def capture(launches: Sequence[Launch]) -> tuple[torch.cuda.CUDAGraph, list[Tens
 
 
 def median_microseconds(run: Callable[[], object], rounds: int, warm_up: int = 10) -> float:
-    """The median time of `run` on the GPU, by events around it, after rounds that let the clocks rise."""
+    """The median time of `run` on the GPU, by events around it; the warm-up lets the GPU's clocks rise first."""
     for _ in range(warm_up):
         run()
     times: list[float] = []
@@ -145,8 +147,9 @@ def decode_bandwidth(block_sizes: Sequence[int], rounds: int = 9) -> list[dict[s
     """Measure decoding at each block size: 8 sequences of 8192 tokens, 32 query and 8 KV heads, head_dim 128, bfloat16.
 
     Returns a row for each block size, in order: "block_size", "microseconds" of one launch, "gb_s", the gigabytes of K
-    and V read a second, and "error", the largest difference from float64 dense attention over its largest value. A
-    block size must divide 8192. Needs an NVIDIA GPU; the first call ever also compiles, about a second a block size.
+    and V that are read a second, and "error", the largest difference from float64 dense attention over its largest
+    value. A block size must divide 8192. Needs an NVIDIA GPU; the first call ever also compiles, about a second a block
+    size.
 
     Example: decode_bandwidth([16]) -> [{"block_size": 16, "microseconds": ..., "gb_s": ..., "error": ...}]
     """

@@ -1,7 +1,8 @@
-"""What it takes to have a preempted sequence's K and V again: swapped out and in, plainly or staged, or computed anew.
+"""The time to get back the K and V of a preempted sequence: swapped out and in, plainly or staged, or computed again.
 
-All of it is real: blocks in random order, the transfers of `transfers.py`, the kernels, and the matrix products of a
-decoder with random weights. Every way is checked before the clock runs. Only `preemption_cost` needs an NVIDIA GPU.
+All of it is real: blocks in random order, the transfers of `runtime/cache/transfers.py`, the kernels, and the matrix
+products of a decoder with random weights. The result of each way is checked before it is timed. Only `preemption_cost`
+needs an NVIDIA GPU.
 """
 
 from collections.abc import Sequence
@@ -35,8 +36,9 @@ class Decoder:
 class PreemptionCase:
     """A sequence of `shape.num_tokens` tokens in blocks of `block_size`, which must divide them; `mine` are its blocks.
 
-    The pool has as many more, `others`, where it may come back to, and the host has room for it once, in a row. Every
-    layer has the same weights: what a layer takes does not depend on them, and they need 1/num_layers of the memory.
+    The pool has as many more blocks, `others`, into which the sequence comes back. The host has room for it once, in
+    consecutive blocks. All layers share one set of weights: the time of a layer does not depend on them, and they need
+    1/num_layers of the memory.
     """
 
     def __init__(self, shape: Decoder, block_size: int, device: torch.device) -> None:
@@ -75,7 +77,7 @@ class PreemptionCase:
         """Prefill all tokens into `mine`: the last layer's queries and its attention, both [num_tokens, num_heads,
         head_dim].
 
-        Without the embedding, the rotary turn and the logits, which take little.
+        Without the embedding, the rotary positions and the logits, which take little time.
         """
         shape, x, w = self.shape, self.embedded, self.weights
         for k_cache, v_cache in zip(self.k_cache, self.v_cache, strict=True):
@@ -89,7 +91,7 @@ class PreemptionCase:
         return q, attended
 
     def swap_staged(self) -> None:
-        """Out of `mine` and back into `others`, through one staging buffer each way."""
+        """Swap out of `mine` and back into `others`, through one staging buffer in each direction."""
         self.transfers.spill(self.mine, self.host_blocks)
         self.transfers.reload(self.host_blocks, self.others)
         if self.transfers.stream is not None:
@@ -99,9 +101,9 @@ class PreemptionCase:
         return swaps.one_by_one(self.slabs, blocks, self.transfers.host, self.host_blocks)
 
     def checked(self) -> dict[str, Any]:
-        """Go every way once: how many copies a swap makes, and how far attention is from dense attention in float64.
+        """Run each way once: the number of copies of each swap, and the distance from dense attention in float64.
 
-        Raises AssertionError when a bit was lost on the way.
+        Raises AssertionError if a swap changed a bit.
         """
         q, attended = self.compute()
         wanted = self.slabs[:, self.mine].clone()
@@ -129,7 +131,7 @@ def _bits(tensor: Tensor) -> Tensor:
 
 
 def preemption_cost(block_sizes: Sequence[int], shape: Decoder | None = None) -> list[dict[str, Any]]:
-    """Time all three ways at each block size on this machine's GPU, by events, medians after a warm-up.
+    """Time all three ways at each block size on this machine's GPU: medians of times by events, after a warm-up.
 
     Returns a row for each block size, in order: "block_size"; "copies" and "staged", how many copies a swap out and in
     makes; "plain_ms", "staged_ms" and "recompute_ms", the last a prefill of the same tokens; "bytes" each way; "error"
@@ -147,7 +149,7 @@ def preemption_cost(block_sizes: Sequence[int], shape: Decoder | None = None) ->
             swaps.back(landing)
 
         times = {
-            # Tens of thousands of copies: few rounds are long enough.
+            # Tens of thousands of copies a round, so a few rounds are enough.
             "plain_ms": median_microseconds(swap_plainly, rounds=3, warm_up=1) / 1000,
             "staged_ms": median_microseconds(case.swap_staged, rounds=9) / 1000,
             "recompute_ms": median_microseconds(case.compute, rounds=9) / 1000,

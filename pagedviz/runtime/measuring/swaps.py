@@ -1,4 +1,4 @@
-"""Swapping as it can be counted: each block of each slab copied by itself, or gathered first, as `Transfers` does."""
+"""Two ways to swap whose copies can be counted: each block of each slab by itself, or gathered, as `Transfers` does."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ Pair = tuple[Tensor, Tensor]  # the same block of the same slab: on the device, 
 
 
 class CountedTransfers(Transfers):
-    """Transfers that count what they really copy between host and device: `copies`, and `bytes` in all of them."""
+    """Transfers that count their copies between host and device: `copies`, and the `bytes` of all of them."""
 
     copies = 0
     bytes = 0
@@ -23,7 +23,7 @@ class CountedTransfers(Transfers):
 
 
 def one_by_one(device: Tensor, blocks: Sequence[int], host: Tensor, host_blocks: Sequence[int]) -> list[Pair]:
-    """What a swap copies that gathers nothing: a pair for each block in each slab.
+    """The copies of a swap that gathers nothing: a pair for each block in each slab.
 
     device [num_slabs, num_blocks, block_size, num_kv_heads, head_dim]; host the same with its own number of blocks.
     The pairs are views.

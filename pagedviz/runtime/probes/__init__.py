@@ -1,4 +1,4 @@
-"""Answers to probes: one file each, a function from a probe and a moment of a run to plain JSON, or `Refused`."""
+"""Answers to probes. Each has a file: a function from a probe and a moment of a run to plain JSON, or `Refused`."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from pagedviz.runtime.running.recording import Moment
 
 
 def answer(asked: Probe, moment: Moment) -> dict[str, Any]:
-    """Answer a probe at a moment. A number that is not finite is no answer, and JSON has no word for it."""
+    """Answer a probe at a moment. An answer with a number that is not finite is refused: JSON cannot hold it."""
     try:
         answers = ANSWERS[type(asked)](asked, moment)
     except Refused as refused:

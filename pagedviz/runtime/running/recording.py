@@ -1,4 +1,4 @@
-"""What a run did to its tensors, so that any earlier state can be had again: the same events, the same kernels."""
+"""A record of what a run did to its tensors: the same events and kernels played again give any earlier state."""
 
 from bisect import bisect_right
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from pagedviz.runtime.computing.launch_input import slots_of
 from pagedviz.scenario.operations import Op
 from pagedviz.scenario.scenario import Scenario
 
-FRAME_BYTES = 64 * 2**20  # of copies of the cache that are kept on the way; without room for them all is played again
+FRAME_BYTES = 64 * 2**20  # for copies of the cache at earlier states, from which later ones are played
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Moment:
     """A run after some of its events.
 
     `scenario` has the operations so far, `event` is the last event, `kv` the cache. `log` holds each sequence's q, k
-    and v, perhaps with tokens from later on.
+    and v, perhaps with later tokens behind them.
     """
 
     scenario: Scenario
@@ -36,9 +36,9 @@ class Moment:
 
 
 class Recording:
-    """Takes a note of everything that is computed; `at` plays it again on a cache of its own, up to what is asked for.
+    """Notes everything that is computed. `at` plays it again, on a cache of its own, up to any earlier state.
 
-    It has no tensors until somebody asks: those in the log are the run's.
+    It makes no tensors before the first `at`: those in the logs are the run's.
     """
 
     def __init__(self, scenario: Scenario, base: Snapshot, device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""Computes a run: each event moves tensors, then the kernels attend through every table, checked against the log."""
+"""Computes a run. Each event moves tensors, then the kernels attend through every table, and the judge checks all."""
 
 import math
 import time
@@ -31,8 +31,8 @@ from pagedviz.scenario.operations import Op
 from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import CacheConfig
 
-FULL_SWEEP_BLOCKS = 64  # up to so many blocks or chunks, every unowned slot is looked at after every event
-TILE_ELEMENTS = 4096  # of K a tile holds at most, 16 KiB: a larger block takes several turns of the kernel's loop
+FULL_SWEEP_BLOCKS = 64  # up to so many blocks or chunks, every unowned slot is checked after every event
+TILE_ELEMENTS = 4096  # of K in a tile at most, 16 KiB: a larger block takes several turns of the kernel's loop
 
 
 class Runner:
@@ -46,7 +46,7 @@ class Runner:
         self.decode = DecodeGraphs()
         self.log = KVLog(cache, partial(dense_rows, self.model))
         self.judge = Judge(cache, self.model, self.kv, self.log)
-        # Not a method: in a circle of references the tensors of a closed run would wait to be collected.
+        # Not a bound method: it would refer back to the runner, and a circle of references delays freeing the tensors.
         self.player = Player(cache, seed, partial(_logits, self.model, self.log))
         self.recording = Recording(Scenario(seed, cache), self.player.base, self.device)
 
@@ -62,7 +62,7 @@ class Runner:
             yield happening, check
 
     def play(self, op: Op) -> Iterator[tuple[Happening, float]]:
-        """Play an operation with a look at new tokens only: each happening, and the largest error of what it wrote."""
+        """Play an operation and check its new tokens only: each happening, and the largest error of what it wrote."""
         for happening in self.player.perform(op):
             event, error = happening.event, 0.0
             self.kv.apply(event, happening.snapshot.cached)
@@ -87,7 +87,7 @@ class Runner:
             error[seq_id] = max(error.get(seq_id, 0.0), of_hit)
         wrong_bytes = [seq_id for seq_id in snapshot.tokens if not self.judge.bytes_agree(snapshot, seq_id)]
         broken += tuple(f"bytes: K or V of {seq_id} through its table differs from its log" for seq_id in wrong_bytes)
-        broken += tuple(self.judge.loaded_otherwise(event))
+        broken += tuple(self.judge.load_errors(event))
         num_invariants = len(invariants.INVARIANTS) + 1  # the engine's, and the bytes through the tables
         if max(self.cache.num_blocks, self.cache.host_chunks) <= FULL_SWEEP_BLOCKS:
             num_invariants += 1
@@ -107,10 +107,10 @@ class Runner:
         )
 
     def _launch(self, snapshot: Snapshot, event: Event | None) -> dict[str, float]:
-        """Take the event's new tokens, if any, through the model, layer by layer, and let everybody attend.
+        """Take the event's new tokens, if any, through the model, layer by layer, and attend for every sequence.
 
-        In each layer one launch stores K and V and one attends, by the tables of the layer's group. Returns by sequence
-        the largest |paged - dense|.
+        In each layer one launch stores K and V and one attends, through the tables of the layer's group. Returns the
+        largest |paged - dense| of each sequence.
         """
         launches = [launch_input(snapshot, event, group) for group in range(len(snapshot.windows))]
         writes = event.writes if isinstance(event, Written) else ()
@@ -162,10 +162,10 @@ class Runner:
         return dict(zip(launch.seq_ids, paged.split_with_sizes(launch.query_lens), strict=True))
 
     def _tokens_per_tile(self, launch: LaunchInput) -> int | None:
-        """How many tokens a turn of the kernel's loop takes: one block, wherever the lens may look at its turns.
+        """How many tokens a turn of the kernel's loop takes: one block, where the lens may show the turns.
 
-        Prompts and long tables take more. A compiled kernel then chooses what was measured (None); an interpreted turn
-        takes as long whatever its tile, so there it is large.
+        Prompts and long tables take more: None on a GPU, where the kernel chooses by measurements, and a large tile on
+        a CPU, where an interpreted turn takes equally long for any tile.
         """
         most = max(16, TILE_ELEMENTS // self.cache.head_dim)
         if launch.is_decode and launch.block_tables.shape[1] <= MAX_SHOWN_BLOCKS:

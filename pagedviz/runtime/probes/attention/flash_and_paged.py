@@ -33,8 +33,8 @@ def answer(asked: probe.FlashAndPaged, moment: Moment) -> dict[str, Any]:
         "seq_len": at.seq_len,
         "block_size": at.block_size,
         "tile": asked.tile,
-        "paged": _told(*paged[:2], at.block_table),
-        "flash": _told(*flash[:2], tiles),
+        "paged": _turn_rows(*paged[:2], at.block_table),
+        "flash": _turn_rows(*flash[:2], tiles),
         "turns_that_differ": _differing(paged, flash) if asked.tile == at.block_size else None,
         "numbers_that_differ": int((_bits(paged[2]) != _bits(flash[2])).sum()),
         "head_dim": at.q.shape[1],
@@ -45,20 +45,20 @@ def answer(asked: probe.FlashAndPaged, moment: Moment) -> dict[str, Any]:
 
 
 def _side_by_side(cache: Tensor, at: Newest, tile: int) -> Tensor:
-    """A sequence's part of a cache in order, [tiles, tile, num_kv_heads, head_dim]; NaN behind its end."""
+    """A sequence's rows of a cache in order, [tiles, tile, num_kv_heads, head_dim]; NaN after its last token."""
     rows = cache[at.block_table.long()].flatten(0, 1)[: at.seq_len]
     padded = pad(rows, (0, 0, 0, 0, 0, -at.seq_len % tile), value=math.nan)
     return padded.view(-1, tile, *padded.shape[1:])
 
 
 def _turns(at: Newest, k_cache: Tensor, v_cache: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """m and l [turns] after each turn, and the output [head_dim], of the query head that is meant."""
+    """m and l [turns] after each turn, and the output [head_dim], of the query head in question."""
     seq_lens = torch.tensor([at.seq_len], dtype=torch.int32, device=at.q.device)
     seen = kernels.paged_decode_lens(at.q[None], k_cache, v_cache, table[None], seq_lens)
     return seen.m[0, at.head, 0], seen.l[0, at.head, 0], seen.out[0, at.head]
 
 
-def _told(m: Tensor, l: Tensor, places: Tensor) -> list[dict[str, Any]]:  # noqa: E741
+def _turn_rows(m: Tensor, l: Tensor, places: Tensor) -> list[dict[str, Any]]:  # noqa: E741
     rows = zip(places.tolist(), m.tolist(), l.tolist(), strict=True)
     return [{"place": place, "m": largest, "l": total} for place, largest, total in rows]
 

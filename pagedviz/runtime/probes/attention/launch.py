@@ -1,4 +1,4 @@
-"""The tensors that a step's launch was given, made again by what made them."""
+"""The tensors of a step's launch, built again by the same function."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from pagedviz.runtime.running.recording import Moment
 
 
 def answer(asked: probe.Launch, moment: Moment) -> dict[str, Any]:
-    """The step's launch: which kernel, and its index tensors as nested lists, those of the first group of layers; in
-    "groups" the tables and slots of each."""
+    """The step's launch: the kernel, and its index tensors as nested lists for the first group of layers. "groups" has
+    the tables and slots of every group."""
     groups = [launch_input(moment.snapshot, moment.event, group) for group in range(len(moment.snapshot.windows))]
     launch = groups[0]
     return {

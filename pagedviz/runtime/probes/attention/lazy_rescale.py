@@ -1,4 +1,4 @@
-"""The same query with every rescale and with FlashAttention-4's lazy ones, as the kernel counts them itself."""
+"""The same query with every rescale and with FlashAttention-4's lazy rescales, counted by the kernel itself."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from pagedviz.runtime.running.recording import Moment
 
 
 def answer(asked: probe.LazyRescale, moment: Moment) -> dict[str, Any]:
-    """m and l after each turn, of the plain loop too, rescales done and skipped, the distance from dense attention."""
+    """m and l after each turn of the lazy and of the plain loop, rescales done and skipped, the error of the output."""
     at = newest(moment, asked.seq_id, asked.layer, asked.head)
     must_see_all(at)
     whole_number("sharpness", asked.sharpness, 1, 64)

@@ -20,12 +20,12 @@ from pagedviz.runtime.running.recording import Moment
 
 MOST_SPLITS = 8
 
-SAYS = {
+PHASE_SENTENCES = {
     "table": "The block's id is read from the table: entry token // block_size.",
     "keys": "That block's keys are loaded. A masked lane loads nothing.",
     "scores": "Query times key, scaled to powers of 2. A masked lane scores minus infinity.",
-    "running": "m is the largest score so far. What was summed is scaled down to it, and l takes in the new weights.",
-    "values": "That block's values are loaded, and acc takes them in by their weights.",
+    "running": "m is the largest score so far. The earlier sums are scaled down to it, and l adds the new weights.",
+    "values": "That block's values are loaded, and acc adds them by their weights.",
     "divide": "After the split's last block acc is divided by l, once.",
     "join": "The splits are joined, each by its share 2^lse of all weights.",
 }
@@ -51,7 +51,8 @@ TWIN = {
 
 
 def answer(asked: probe.Lens, moment: Moment) -> dict[str, Any]:
-    """What the decode kernel did for a sequence's newest token; refused when there is more of it than can be shown."""
+    """What the decode kernel did for a sequence's newest token; refused if the sequence has more blocks than are
+    shown."""
     at = newest(moment, asked.seq_id, asked.layer, asked.head)
     whole_number("num_splits", asked.num_splits, 1, MOST_SPLITS)
     if len(at.block_table) > MAX_SHOWN_BLOCKS:
@@ -73,7 +74,7 @@ def lens_answer(asked: probe.Lens, at: Newest) -> dict[str, Any]:
     """
     num_splits = asked.num_splits
     num_heads, head_dim = at.q.shape
-    # The query heads of one KV head are one program's: launch those alone, and look at the one that was asked for.
+    # One program computes all query heads of one KV head: launch those alone, and report the one that was asked for.
     group = num_heads // at.k_cache.shape[2]
     in_group = at.head % group
     of_kv_head = slice(at.kv_head, at.kv_head + 1)
@@ -137,9 +138,9 @@ def lens_answer(asked: probe.Lens, at: Newest) -> dict[str, Any]:
 
 
 def dense_row(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> dict[str, Tensor]:
-    """Attend over keys and values that lie side by side, float64: q [head_dim], k and v [seq_len, head_dim].
+    """Attend over contiguous keys and values in float64: q [head_dim], k and v [seq_len, head_dim].
 
-    What is before the window scores minus infinity.
+    Tokens before the window score minus infinity.
     """
     q, k, v = (x.cpu().double() for x in (q, k, v))
     scores = k @ q * (len(q) ** -0.5 * math.log2(math.e))
@@ -171,12 +172,13 @@ def source_of(statements: dict[str, tuple[str, str]], joined: bool) -> dict[str,
         excerpt = source.excerpt(SourceLine(file, line))
         if excerpt not in excerpts:
             excerpts.append(excerpt)
-        phases.append({"name": name, "says": SAYS[name], "excerpt": excerpts.index(excerpt), "line": line})
+        phases.append({"name": name, "says": PHASE_SENTENCES[name], "excerpt": excerpts.index(excerpt), "line": line})
     return {"excerpts": excerpts, "phases": phases}
 
 
 @cache
 def line_of(file: str, statement: str) -> int:
-    """The first line of a file of ours that begins with a statement; read once, as a process keeps what it imported."""
+    """The number of the first line of a file that begins with a statement. Read once: the imported code stays the
+    same."""
     lines = (PROJECT / file).read_text(encoding="utf-8").splitlines()
     return next(i for i, text in enumerate(lines, 1) if text.strip().startswith(statement))

@@ -1,4 +1,4 @@
-"""What most probes ask about: the newest token of a sequence, in one layer, and the query head that is meant."""
+"""What these probes ask about: the newest token of a sequence, in one layer, and one query head."""
 
 from dataclasses import dataclass
 
@@ -12,11 +12,11 @@ from pagedviz.runtime.running.recording import Moment
 
 @dataclass(frozen=True)
 class Newest:
-    """A sequence's newest query and all that it may read, in one layer.
+    """A sequence's newest query and all that it reads, in one layer.
 
     q [num_heads, head_dim]; k_cache, v_cache [num_blocks, block_size, num_kv_heads, head_dim]; block_table int32
-    [num_blocks of the sequence]; k, v [seq_len, num_kv_heads, head_dim] from the plain log, of which it sees the newest
-    `window`, or all; `kv_head` is the one that `head` reads.
+    [num_blocks of the sequence]; k, v [seq_len, num_kv_heads, head_dim] from the plain log, of which the query sees
+    the newest `window`, or all; `kv_head` is the KV head that query head `head` reads.
     """
 
     head: int
@@ -39,7 +39,7 @@ class Newest:
 
 
 def newest(moment: Moment, seq_id: str, layer: int, head: int) -> Newest:
-    """Find the newest token of a sequence; raises Refused when it, its layer or its head is not there."""
+    """Find the newest token of a sequence; raises Refused if the sequence, the layer or the head is not there."""
     state, cache = moment.snapshot, moment.scenario.cache
     if seq_id not in state.tokens:
         raise Refused(
@@ -74,6 +74,6 @@ def newest(moment: Moment, seq_id: str, layer: int, head: int) -> Newest:
 
 
 def must_see_all(at: Newest) -> None:
-    """Raise Refused where the layer has a window: for what is told of the whole sequence."""
+    """Raise Refused where the layer has a window: for answers about the whole sequence."""
     if at.window is not None:
         raise Refused(f"This layer sees only the newest {at.window} tokens; this is asked of layers that see all.")

@@ -1,4 +1,4 @@
-"""What a block hash without its parent would hand out: a block with the right tokens behind the wrong ones."""
+"""The wrong hit of a block hash without its parent: a block with the right tokens, computed after a wrong prefix."""
 
 from typing import Any
 
@@ -15,9 +15,10 @@ from pagedviz.runtime.running.recording import Moment
 
 
 def answer(asked: probe.UnchainedHit, moment: Moment) -> dict[str, Any]:
-    """By layer, the largest distance of the block's K and V from the sequence's own, and that of the attention over it.
+    """For each layer, the largest error of the block's K and V, and of the attention over it, against the sequence's
+    own.
 
-    The model computes the tokens behind the block again, in a copy of the cache, by the kernels that serve a hit.
+    The model computes the tokens after the block again, in a copy of the cache, with the kernels that serve a hit.
     """
     state, config = moment.snapshot, moment.scenario.cache
     at, other = newest(moment, asked.seq_id, 0, 0), newest(moment, asked.other, 0, 0)
@@ -73,7 +74,7 @@ def answer(asked: probe.UnchainedHit, moment: Moment) -> dict[str, Any]:
 
 
 def _first_behind(asked: probe.UnchainedHit, moment: Moment) -> int:
-    """The position behind the block; raises Refused unless a prompt could hit it wrongly there."""
+    """The position after the block; raises Refused unless a prompt could hit the block wrongly there."""
     size, j = moment.snapshot.block_size, asked.logical_block
     mine, theirs = (moment.snapshot.tokens[seq_id] for seq_id in (asked.seq_id, asked.other))
     if type(j) is not int or not 0 <= j < min((len(mine) - 1) // size, len(theirs) // size):

@@ -1,4 +1,4 @@
-"""Bandwidth by block size, measured here and now where there is a GPU to measure, once in a process."""
+"""Bandwidth by block size on this machine's GPU, if it has one, measured once in a process."""
 
 from functools import cache
 from typing import Any

@@ -1,4 +1,4 @@
-"""Swap and recompute, timed here and now where there is a GPU to time them on, once in a process."""
+"""Times of swap and recompute on this machine's GPU, if it has one, measured once in a process."""
 
 from functools import cache
 from typing import Any
@@ -17,10 +17,10 @@ SIZES = (1, 4, 16)
 def answer(asked: probe.PreemptionCost, moment: Moment) -> dict[str, Any]:
     """The GPU's name and a row for each block size; no name and no rows where no kernel is compiled."""
     shape = Decoder()
-    said = {"num_tokens": shape.num_tokens, "num_layers": shape.num_layers, "backend": kernels.backend_name()}
+    shown = {"num_tokens": shape.num_tokens, "num_layers": shape.num_layers, "backend": kernels.backend_name()}
     if not launch.COMPILED:
-        return {**said, "gpu": None, "rows": []}
-    return {**said, "gpu": torch.cuda.get_device_name(), "rows": _measured()}
+        return {**shown, "gpu": None, "rows": []}
+    return {**shown, "gpu": torch.cuda.get_device_name(), "rows": _measured()}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A run played again under other block sizes, by the same kernels over a pool of as many slots."""
+"""A run played again under other block sizes, with the same kernels and a pool of as many slots."""
 
 from dataclasses import replace
 from itertools import takewhile
@@ -18,9 +18,9 @@ from pagedviz.scenario.settings import RANGES, CacheConfig
 
 
 def answer(asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
-    """A row of counts for each block size, and the largest distance from dense attention on the way.
+    """A row of counts for each block size, and the largest error against dense attention in the whole run.
 
-    `after` is the operation at whose end they are counted, the one that the moment lies in: in between, blocks of
+    They are counted at the end of the operation `after`, in which the moment lies. Within an operation blocks of
     another size take other steps, so there is no state to compare.
     """
     for size in asked.sizes:
@@ -30,7 +30,7 @@ def answer(asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
 
 
 def after(moment: Moment) -> str:
-    """The operation that the moment lies in, in words."""
+    """The operation in which the moment lies, as text."""
     return str(moment.scenario.ops[-1]) if moment.scenario.ops else ""
 
 
@@ -60,7 +60,7 @@ def _row(size: int, asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
 
 
 def cut(cache: CacheConfig, size: int) -> CacheConfig:
-    """The same slots in blocks of another size; the null block of a profile that has one comes on top."""
+    """The same slots in blocks of another size; a profile's null block is added to them."""
     null = int(PROFILES[cache.profile].null_block)
     slots, host_slots = (cache.num_blocks - null) * cache.block_size, cache.host_blocks * cache.block_size
     return replace(cache, block_size=size, num_blocks=slots // size + null, host_blocks=host_slots // size)

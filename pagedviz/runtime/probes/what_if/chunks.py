@@ -1,4 +1,4 @@
-"""A prompt computed in several ways: what it reads, and how long the others wait for their next words meanwhile."""
+"""A prompt computed in several ways: what it reads, and how long other requests wait for their next words."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from pagedviz.runtime.running.recording import Moment
 
 
 def answer(asked: probe.Chunks, moment: Moment) -> dict[str, Any]:
-    """For each way its steps, and what the prompt of `request` came to."""
+    """For each way its steps, and what the prompt of `request` cost."""
     own, others = served(moment, asked.ways)
     if asked.request not in own.submitted:
         known = ", ".join(own.submitted) or "none at all"
@@ -26,7 +26,7 @@ def answer(asked: probe.Chunks, moment: Moment) -> dict[str, Any]:
 
 
 def _costs(seq_id: str, run: Served) -> dict[str, Any]:
-    """`wait` is the longest of all others from one word to the next: its steps, and the tokens that each computed."""
+    """`wait` is the longest wait of any other request from one word to the next: its steps, and the tokens of each."""
     there = [row for row in run.rows if seq_id in row.unfinished]
     chunks = [row for row in there if seq_id in row.prefilled]
     words = [i for i, row in enumerate(there, 1) if seq_id in row.sampled]

@@ -21,7 +21,8 @@ ORDERS = (first_come, longest_prefix_first)
 
 
 def answer(asked: probe.Orders, moment: Moment) -> dict[str, Any]:
-    """A row for each cache and order: who was served with how many tokens hit, and how many tokens were evicted."""
+    """A row for each cache and order: the requests as served, the tokens that each hit, and the tokens evicted in
+    all."""
     whole_number("page_size", asked.page_size, *RANGES["block_size"])
     ops = moment.scenario.ops
     prompts = {op.seq_id: op.tokens for op in ops if isinstance(op, Add) and op.seq_id in asked.waiting}
@@ -47,7 +48,7 @@ def _blocks(before: Scenario, waiting: Prompts, order: Order) -> dict[str, Any]:
     served = list(one_by_one(run, waiting, order))
     happened = run.events[start:]
     if any(isinstance(event, OperationRefused) for event in happened):
-        raise Refused("The pool is too small for one of those that wait.")
+        raise Refused("The pool is too small for one of the waiting requests.")
     evicted = sum(isinstance(event, BlockEvicted) for event in happened) * before.cache.block_size
     return _row(None, order, served, evicted)
 

@@ -20,7 +20,7 @@ from pagedviz.scenario.settings import RANGES
 
 
 def answer(asked: probe.Radix, moment: Moment) -> dict[str, Any]:
-    """The nodes from the root down, pages that are no node's, hits by prompt, and what the tree reported last."""
+    """The nodes from the root down, the pages of no node, the hits of each prompt, and the tree's latest events."""
     whole_number("page_size", asked.page_size, *RANGES["block_size"])
     scenario = moment.scenario
     player = played(scenario, asked.page_size, moment.snapshot)
@@ -50,7 +50,8 @@ def answer(asked: probe.Radix, moment: Moment) -> dict[str, Any]:
 
 
 def played(scenario: Scenario, page_size: int, state: Snapshot | None = None) -> RadixPlayer:
-    """The tree after a scenario's operations; with a `state`, its last one only as far as it has come by then."""
+    """The tree after a scenario's operations. With a `state`, the last operation is played only as far as the state
+    is."""
     player = RadixPlayer(scenario.cache, page_size)
     for i, op in enumerate(scenario.ops, 1):
         begun, done = (True, True) if state is None or i < len(scenario.ops) else _progress(op, state)
@@ -63,7 +64,7 @@ def played(scenario: Scenario, page_size: int, state: Snapshot | None = None) ->
 
 
 def _progress(op: Op, state: Snapshot) -> tuple[bool, bool]:
-    """Whether the last operation has begun for the tree, and whether its tokens are computed."""
+    """Whether the last operation has begun in the tree, and whether its tokens are computed."""
     match op:
         case Add(seq_id, tokens):
             return True, state.tokens.get(seq_id) == tokens
@@ -73,7 +74,7 @@ def _progress(op: Op, state: Snapshot) -> tuple[bool, bool]:
 
 
 def in_blocks(scenario: Scenario) -> Run:
-    """The same operations on the block manager. Only those that the tree knows are played."""
+    """The same operations on the block manager. Only operations that the tree has too are played."""
     run = Run(scenario.cache, scenario.seed)
     for op in scenario.ops:
         match op:
@@ -96,7 +97,7 @@ def tokens_hit(run: Run) -> Counter[str]:
 
 
 def _nodes(manager: RadixManager) -> list[dict[str, Any]]:
-    """Every node behind its parent, siblings as they came; `next_out` is the leaf that eviction would take first."""
+    """Every node after its parent, siblings in the order they were inserted; eviction would take `next_out` first."""
     state = manager.tree.snapshot()
     free = [node for node in state.nodes if node != ROOT and not _kept(state, node)]
     next_out = min(free, key=lambda node: (manager.tree.policy(state.nodes[node]), node), default=None)
@@ -128,7 +129,7 @@ def _from_the_root(state: RadixSnapshot, node: int) -> list[int]:
 
 
 def _own(manager: RadixManager) -> list[dict[str, Any]]:
-    """Pages that are no node's: a running sequence's partly filled page, and what it has not given to the tree."""
+    """Pages of no node: a running sequence's partly filled page, and pages that it has not given to the tree."""
     size, own = manager.tree.page_size, []
     for seq_id, seq in manager.sequences.items():
         for i in range(seq.num_kept, len(seq.pages)):

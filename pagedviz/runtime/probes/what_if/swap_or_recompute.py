@@ -1,4 +1,4 @@
-"""A run played again under other block sizes and other ways to preempt: what is copied, computed again and hit."""
+"""A run played again with other block sizes and preemptions: what is copied, computed again and hit."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -27,10 +27,10 @@ Moved = BlockSpilled | BlockReloaded
 
 
 def answer(asked: probe.SwapOrRecompute, moment: Moment) -> dict[str, Any]:
-    """A row of counts for each preemption and block size, at the end of the operation that the moment lies in.
+    """A row of counts for each preemption and block size, at the end of the operation in which the moment lies.
 
-    `out` and `back` count what crosses between device and host: blocks, bytes, copies of one block of one tensor, and
-    `staged`, the copies that the real transfers make when they are asked for all of a request's blocks at once.
+    `out` and `back` count the traffic between device and host: blocks, bytes, copies of one block of one tensor, and
+    `staged`, the copies that the real transfers make for all of a request's blocks at once.
     """
     for size in asked.sizes:
         whole_number("block_size", size, *RANGES["block_size"])
@@ -62,7 +62,7 @@ def _played(cache: CacheConfig, scenario: Scenario) -> list[Event]:
     player = Player(cache, scenario.seed, _given)
     happenings = [happening for op in scenario.ops for happening in player.perform(op)]
     for happening in happenings:
-        # A step that finds nothing left to do is no matter: this run took fewer.
+        # A refused step does not matter: this run needed fewer steps.
         if isinstance(happening.event, OperationRefused) and not isinstance(
             scenario.ops[happening.op_index], EngineSteps
         ):
@@ -75,7 +75,7 @@ def _given(seq_id: str, position: int) -> NoReturn:
 
 
 def _moved(cache: CacheConfig, events: Sequence[Event]) -> dict[str, dict[str, int]]:
-    """Make every swap with random bits, block by block and staged: what was copied. Raises if a bit differs."""
+    """Make every swap with random bits, block by block and staged, and count the copies. Raises if a bit differs."""
     shape = (2 * cache.num_layers, cache.num_blocks, cache.block_size, cache.num_kv_heads, cache.head_dim)
     device = torch.randint(2**31, shape, dtype=torch.int32, device=kernels.device()).view(torch.float32)
     transfers, plain = CountedTransfers(device, cache.host_blocks), device.clone()
@@ -120,7 +120,7 @@ def _computed_again(events: Iterable[Event]) -> int:
 
 
 def _hit(events: Iterable[Event]) -> int:
-    """Tokens that a request found in the cache after it had been preempted."""
+    """Tokens that a request hit in the cache after its preemption."""
     preempted: set[str] = set()
     hit = 0
     for event in events:

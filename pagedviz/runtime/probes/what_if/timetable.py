@@ -1,4 +1,4 @@
-"""The run's requests served in other ways, by the same scheduler on block managers of their own; no tensor is read."""
+"""The run's requests served in other ways, each with a scheduler and a block manager of its own; no tensor is read."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -19,7 +19,7 @@ KINDS = {function.__name__: kind for kind, functions in POLICIES.items() for fun
 
 
 def answer(asked: probe.Timetable, moment: Moment) -> dict[str, Any]:
-    """`stage` is the run so far, `others` are the ways: each with its steps, and with `seats` how many were idle."""
+    """`stage` is the run so far, `others` the other ways, each with its steps and its idle places in the batch."""
     own, others = served(moment, asked.ways)
     return {
         "max_num_seqs": moment.scenario.cache.scheduler.max_num_seqs if asked.seats else None,
@@ -30,14 +30,14 @@ def answer(asked: probe.Timetable, moment: Moment) -> dict[str, Any]:
 
 
 class Served:
-    """What became of a run's requests: those that were not refused, and a row for each step."""
+    """The requests of a run, submitted or refused, and a row for each step."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.limits = scenario.cache.scheduler
         self.submitted: list[str] = []
         self.refused: list[str] = []
         events: list[Event] = []
-        player = Player(scenario.cache, scenario.seed, _says_nothing)
+        player = Player(scenario.cache, scenario.seed, _no_word)
         for op in scenario.ops:
             happened = [happening.event for happening in player.perform(op)]
             events += happened
@@ -47,10 +47,11 @@ class Served:
 
 
 def served(moment: Moment, ways: Iterable[Way]) -> tuple[Served, list[tuple[Way, Served]]]:
-    """The run so far, and its requests served to the end in each way; raises Refused where they are not the same."""
+    """The run so far, and its requests served to the end in each way; raises Refused if a way refuses other
+    requests."""
     scenario = moment.scenario
     if unknown := [op.seq_id for op in scenario.ops if isinstance(op, Submit) and not op.says]:
-        raise Refused(f"{unknown[0]} says what the model says; only requests whose words are given are served again.")
+        raise Refused(f"The model generates {unknown[0]}'s words; only requests with given words are served again.")
     own, others = Served(scenario), []
     for way in (Way(*fields) for fields in ways):
         cache = _cache(scenario.cache, way)
@@ -76,8 +77,8 @@ def _cache(cache: CacheConfig, way: Way) -> CacheConfig:
     return replace(cache, policies=tuple(sorted(policies.items())), scheduler=limits)
 
 
-def _says_nothing(seq_id: str, position: int) -> NoReturn:
-    raise Refused(f"{seq_id} has no words of its own.")
+def _no_word(seq_id: str, position: int) -> NoReturn:
+    raise Refused(f"{seq_id} has no given words left.")
 
 
 def table(run: Served) -> dict[str, Any]:
