@@ -14,7 +14,7 @@ TIMED = "host clock"
 TILE = 128  # tokens an iteration takes: its own default at block_size 16
 SPLITS = 16  # its default
 
-# Or jax takes three quarters of the GPU's memory when it wakes.
+# Without this jax takes three quarters of the GPU's memory at its start.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
