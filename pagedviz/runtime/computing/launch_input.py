@@ -34,7 +34,7 @@ class LaunchInput:
     window: int | None = None
 
     def on(self, device: torch.device) -> "LaunchInput":
-        """The same launch with the tensors that attention reads on `device`. `KVCache.store` reads the slots on the CPU."""
+        """The same launch with attention's tensors on `device`. `KVCache.store` reads the slots on the CPU."""
         return replace(
             self,
             block_tables=self.block_tables.to(device),

@@ -11,7 +11,7 @@ from pagedviz.engine.policies.orders import Order, first_come, longest_prefix_fi
 from pagedviz.engine.radix.events import RadixEvicted
 from pagedviz.engine.requests.serving import Prompts, one_by_one
 from pagedviz.probe import Refused, whole_number
-from pagedviz.runtime.probes.what_if.radix import in_blocks, played
+from pagedviz.runtime.probes.what_if.radix import InBlocks, played
 from pagedviz.runtime.running.recording import Moment
 from pagedviz.scenario.operations import Add
 from pagedviz.scenario.scenario import Scenario
@@ -43,13 +43,12 @@ def answer(asked: probe.Orders, moment: Moment) -> dict[str, Any]:
 
 
 def _blocks(before: Scenario, waiting: Prompts, order: Order) -> dict[str, Any]:
-    run = in_blocks(before)
-    start = len(run.events)
-    served = list(one_by_one(run, waiting, order))
-    happened = run.events[start:]
-    if any(isinstance(event, OperationRefused) for event in happened):
+    cache = InBlocks(before)
+    cache.events.clear()
+    served = list(one_by_one(cache, waiting, order))
+    if any(isinstance(event, OperationRefused) for event in cache.events):
         raise Refused("The pool is too small for one of the waiting requests.")
-    evicted = sum(isinstance(event, BlockEvicted) for event in happened) * before.cache.block_size
+    evicted = sum(isinstance(event, BlockEvicted) for event in cache.events) * before.cache.block_size
     return _row(None, order, served, evicted)
 
 

@@ -1,16 +1,18 @@
 """The radix tree that the run's operations make, drawn node by node, beside what the blocks hit."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pagedviz import probe
 from pagedviz.engine.log.errors import CacheError
+from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.events.blocks import BlockHit
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.radix.manager import RadixManager
 from pagedviz.engine.radix.snapshot import ROOT, RadixSnapshot
-from pagedviz.lesson import Run
 from pagedviz.probe import Refused, whole_number
+from pagedviz.run.play import planner
 from pagedviz.run.radix_play import RadixPlayer
 from pagedviz.runtime.running.recording import Moment
 from pagedviz.scenario.json_values import ScenarioError
@@ -26,7 +28,7 @@ def answer(asked: probe.Radix, moment: Moment) -> dict[str, Any]:
     player = played(scenario, asked.page_size, moment.snapshot)
     hits = {size: played(scenario, size).hits for size in {scenario.cache.block_size} - {asked.page_size}}
     hits[asked.page_size] = player.hits
-    blocks = tokens_hit(in_blocks(scenario))
+    blocks = tokens_hit(InBlocks(scenario).events)
     manager = player.manager
     return {
         "page_size": asked.page_size,
@@ -73,24 +75,34 @@ def _progress(op: Op, state: Snapshot) -> tuple[bool, bool]:
     return True, True
 
 
-def in_blocks(scenario: Scenario) -> Run:
-    """The same operations on the block manager. Only operations that the tree has too are played."""
-    run = Run(scenario.cache, scenario.seed)
-    for op in scenario.ops:
-        match op:
-            case Add(seq_id, tokens):
-                run.add(seq_id, tokens)
-            case Append(seq_id, tokens):
-                run.append(seq_id, tokens)
-            case Free(seq_id):
-                run.free(seq_id)
-    return run
+class InBlocks:
+    """The operations of a scenario on a block manager; only operations that the tree has too are played."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.events: list[Event] = []
+        self._block_size = scenario.cache.block_size
+        self._player = planner(scenario.cache, scenario.seed)
+        for op in scenario.ops:
+            if isinstance(op, Add | Append | Free):
+                self._perform(op)
+
+    def num_hit_tokens(self, tokens: Sequence[Token]) -> int:
+        return len(self._player.manager.longest_prefix(tokens)) * self._block_size
+
+    def add(self, seq_id: str, tokens: Sequence[Token]) -> None:
+        self._perform(Add(seq_id, tuple(tokens)))
+
+    def free(self, seq_id: str) -> None:
+        self._perform(Free(seq_id))
+
+    def _perform(self, op: Op) -> None:
+        self.events += [happening.event for happening in self._player.perform(op)]
 
 
-def tokens_hit(run: Run) -> Counter[str]:
-    """Tokens of each prompt that lay in cached blocks, as the block manager reported them."""
+def tokens_hit(events: Iterable[Event]) -> Counter[str]:
+    """Tokens of each prompt that were in cached blocks, as the block manager reported them."""
     hits: Counter[str] = Counter()
-    for event in run.events:
+    for event in events:
         if isinstance(event, BlockHit):
             hits[event.seq_id] += len(event.tokens)
     return hits
