@@ -45,8 +45,7 @@ MAIN_SHAPES = ("block 8, dim 64 bf16", "block 16, dim 128 bf16", "block 16, dim 
 
 
 def milliseconds(work: Callable[[], object], rounds: int) -> float:
-    """Median time of some work on the GPU. The launches queue behind a short wait, so the GPU never waits for a
-    launch."""
+    """Median time of some work on the GPU. Launches queue behind a short sleep, so the GPU never waits for one."""
     times = []
     for i in range(rounds + 3):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

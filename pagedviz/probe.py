@@ -156,8 +156,7 @@ class Orders(Probe):
 
 @dataclass(frozen=True)
 class UnchainedHit(Probe):
-    """What a sequence would get if the hash of a full block covered its own tokens only, and not the prefix before
-    them.
+    """What a sequence would get if the hash of a full block covered its own tokens only, without their prefix.
 
     The block is `logical_block` of `other`: the same tokens at the same place, after a different prefix.
     """

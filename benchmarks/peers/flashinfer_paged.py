@@ -40,8 +40,7 @@ def _workspace() -> Tensor:
 
 
 def _pages(tables: Tensor, seq_lens: Tensor, block_size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """FlashInfer's form of a batch of block tables: the start of each row, all entries, the tokens of each last
-    block."""
+    """FlashInfer's form of a batch of block tables: row starts, all entries, tokens in each last block."""
     used = (seq_lens + block_size - 1) // block_size
     begins = torch.zeros(len(seq_lens) + 1, dtype=torch.int32, device=tables.device)
     begins[1:] = used.cumsum(0)

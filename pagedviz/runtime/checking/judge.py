@@ -130,6 +130,5 @@ class Judge:
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:
-    """Compare as integers, where a NaN equals itself: a NaN that was stored as it was computed is no fault of the
-    cache."""
+    """Compare as integers, where a NaN equals itself: the cache must store a NaN as it was computed."""
     return torch.equal(one.contiguous().view(torch.int32), other.contiguous().view(torch.int32))

@@ -180,8 +180,7 @@ class KVLog:
             row += block.of(other)
 
     def _skip(self, event: PrefixSkipped) -> None:
-        """Add the rows that no block holds. Rows that the first group still awaits are awaited in every other group
-        too."""
+        """Add the rows that no block holds. Rows that the first group awaits, all groups await."""
         logged, dense, end = self.sequences[event.seq_id], self._dense(event.tokens), len(event.tokens)
         known = min(len(logged.x), end) if logged.awaited else end
         self._adopt(event.seq_id, CachedRows(dense, slice(0, known), self._layers(event.group)), computed=True)

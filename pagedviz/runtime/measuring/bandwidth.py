@@ -106,8 +106,7 @@ def relative_error(out: Tensor, wanted: Tensor) -> float:
 
 
 def capture(launches: Sequence[Launch]) -> tuple[torch.cuda.CUDAGraph, list[Tensor]]:
-    """Capture launches in one CUDA graph, one after the other, and replay it once; returns the graph and the
-    outputs."""
+    """Capture launches in one CUDA graph, one after the other, and replay it once: the graph and the outputs."""
     # The first call compiles, which a capture does not allow; a peer may also allocate in its first call.
     aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     aside.wait_stream(torch.cuda.current_stream())

@@ -51,8 +51,7 @@ TWIN = {
 
 
 def answer(asked: probe.Lens, moment: Moment) -> dict[str, Any]:
-    """What the decode kernel did for a sequence's newest token; refused if the sequence has more blocks than are
-    shown."""
+    """What the decode kernel did for a sequence's newest token; refused for a sequence of too many blocks."""
     at = newest(moment, asked.seq_id, asked.layer, asked.head)
     whole_number("num_splits", asked.num_splits, 1, MOST_SPLITS)
     if len(at.block_table) > MAX_SHOWN_BLOCKS:
@@ -178,7 +177,6 @@ def source_of(statements: dict[str, tuple[str, str]], joined: bool) -> dict[str,
 
 @cache
 def line_of(file: str, statement: str) -> int:
-    """The number of the first line of a file that begins with a statement. Read once: the imported code stays the
-    same."""
+    """The number of the first line of a file that begins with a statement. Cached: the imported code stays the same."""
     lines = (PROJECT / file).read_text(encoding="utf-8").splitlines()
     return next(i for i, text in enumerate(lines, 1) if text.strip().startswith(statement))

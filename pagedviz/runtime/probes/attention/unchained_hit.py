@@ -15,8 +15,7 @@ from pagedviz.runtime.running.recording import Moment
 
 
 def answer(asked: probe.UnchainedHit, moment: Moment) -> dict[str, Any]:
-    """For each layer, the largest error of the block's K and V, and of the attention over it, against the sequence's
-    own.
+    """For each layer, the largest error of the block's K and V and of the attention, against the sequence's own.
 
     The model computes the tokens after the block again, in a copy of the cache, with the kernels that serve a hit.
     """

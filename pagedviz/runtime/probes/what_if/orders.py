@@ -21,8 +21,7 @@ ORDERS = (first_come, longest_prefix_first)
 
 
 def answer(asked: probe.Orders, moment: Moment) -> dict[str, Any]:
-    """A row for each cache and order: the requests as served, the tokens that each hit, and the tokens evicted in
-    all."""
+    """A row for each cache and order: the requests as served, the tokens that each hit, and the tokens evicted."""
     whole_number("page_size", asked.page_size, *RANGES["block_size"])
     ops = moment.scenario.ops
     prompts = {op.seq_id: op.tokens for op in ops if isinstance(op, Add) and op.seq_id in asked.waiting}

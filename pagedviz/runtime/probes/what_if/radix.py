@@ -52,8 +52,7 @@ def answer(asked: probe.Radix, moment: Moment) -> dict[str, Any]:
 
 
 def played(scenario: Scenario, page_size: int, state: Snapshot | None = None) -> RadixPlayer:
-    """The tree after a scenario's operations. With a `state`, the last operation is played only as far as the state
-    is."""
+    """The tree after a scenario's operations, the last of them only as far as the `state` is, if one is given."""
     player = RadixPlayer(scenario.cache, page_size)
     for i, op in enumerate(scenario.ops, 1):
         begun, done = (True, True) if state is None or i < len(scenario.ops) else _progress(op, state)

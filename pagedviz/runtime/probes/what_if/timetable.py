@@ -47,8 +47,7 @@ class Served:
 
 
 def served(moment: Moment, ways: Iterable[Way]) -> tuple[Served, list[tuple[Way, Served]]]:
-    """The run so far, and its requests served to the end in each way; raises Refused if a way refuses other
-    requests."""
+    """The run so far, and its requests served to the end in each way; Refused if one of them is refused."""
     scenario = moment.scenario
     if unknown := [op.seq_id for op in scenario.ops if isinstance(op, Submit) and not op.says]:
         raise Refused(f"The model generates {unknown[0]}'s words; only requests with given words are served again.")
