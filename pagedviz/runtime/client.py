@@ -130,8 +130,7 @@ class ComputeClient:
             return held
 
     def ask(self, held: Held, index: int, probe: Probe) -> Answer | None:
-        """The answer to a probe at the state after `index` steps, or None while it is being computed: ask again
-        later."""
+        """The answer to a probe at the state after `index` steps, or None until it has come: ask again then."""
         run, asked = held.run, (index, probe)
         with self._lock:
             if asked in run.answers:

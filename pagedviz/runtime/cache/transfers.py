@@ -64,8 +64,7 @@ class Transfers:
             self._poison_host(host_blocks)
 
     def claim(self, blocks: Iterable[int] | None = None) -> None:
-        """Make the current stream wait until the copies of these blocks (None: of all) are done; the CPU does not
-        wait."""
+        """Make the current stream wait until these blocks (None: all) are copied; the CPU does not wait."""
         for block in list(self.in_flight) if blocks is None else blocks:
             event = self.in_flight.pop(block, None)
             if event is not None:
