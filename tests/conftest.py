@@ -12,7 +12,7 @@ import pytest
 
 from tests import chromium
 
-pytest.register_assert_rewrite("tests.engine_cases", "tests.kernel_cases")
+pytest.register_assert_rewrite("tests.engine.engine_cases", "tests.kernel_cases")
 
 # Streams share a GPU's hardware queues, eight unless told otherwise: one that a test holds would hold others too.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")

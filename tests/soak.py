@@ -10,10 +10,10 @@ import time
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.test_engine_machine import CacheMachine, CachingMachine
-from tests.test_scheduler_machine import SchedulerMachine
-from tests.test_server_machine import ServerMachine, TieredMachine
-from tests.test_tier_machine import TierMachine
+from tests.engine.test_engine_machine import CacheMachine, CachingMachine
+from tests.engine.test_scheduler_machine import SchedulerMachine
+from tests.engine.test_server_machine import ServerMachine, TieredMachine
+from tests.engine.test_tier_machine import TierMachine
 
 ROUND = 200  # examples between two looks at the counter
 SHARES = {

@@ -14,7 +14,7 @@ from pagedviz.run import trace
 from pagedviz.run.play import PROJECT, planner
 from pagedviz.run.trace import Check, Step
 from pagedviz.scenario import scenario
-from tests.engine_cases import EXAMPLE
+from tests.engine.engine_cases import EXAMPLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN where a check fails
 

@@ -4,7 +4,7 @@ What the context says to all k positions is worked out at once, with every atten
 the values that it would see. Then each position in turn adds what the word chosen just before it becomes by itself,
 without any attention. Nothing is trained: the weights are the toy model's own. Of some 700
 drafts behind 8 to 15 tokens, each up to the first wrong one, it gets 38% to 52% right by the model's shape, as
-tests/test_drafter.py counts them; at random it would be 1%.
+tests/model/test_drafter.py counts them; at random it would be 1%.
 """
 
 import functools

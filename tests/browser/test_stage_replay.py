@@ -10,9 +10,9 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 from pagedviz.engine.log.events.base import Event  # noqa: E402
 from pagedviz.ui import stage  # noqa: E402
-from tests import run_cases  # noqa: E402
 from tests.browser import serving_cases, stage_demo  # noqa: E402
 from tests.browser.replay_check import call, expected, replayed  # noqa: E402
+from tests.run import run_cases  # noqa: E402
 
 NEW = {
     "window": {"PrefixSkipped", "BlockOutOfWindow"},

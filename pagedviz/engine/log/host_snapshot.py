@@ -1,12 +1,10 @@
 """The host tier at one moment, frozen. Its chunks and transfers are frozen too: the tier replaces them."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-# What a block is found by, its group included if there are several. Equal ones must mean equal contents: the tier
-# compares nothing else.
-BlockHash = Hashable
+from pagedviz.engine.log.events.transfers import BlockHash
 
 State = Literal["pending", "ready", "loading", "failed"]
 

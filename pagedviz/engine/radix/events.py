@@ -6,7 +6,7 @@ A family of its own: the block manager's events are what a run's steps and the s
 from dataclasses import dataclass
 
 from pagedviz.engine.log.events.base import Token
-from pagedviz.engine.log.record import Record
+from pagedviz.engine.log.text.record import Record
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,14 @@
 """What moves between the device and the host: spilled and reloaded blocks, and all that happens to the host tier."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
-from pagedviz.engine.log import sentences
 from pagedviz.engine.log.events.base import Event, Token
-from pagedviz.engine.log.host_snapshot import BlockHash
+from pagedviz.engine.log.text import sentences
+
+# What a block is found by, its group included if there are several. Equal ones must mean equal contents: the tier
+# compares nothing else.
+BlockHash = Hashable
 
 OLDEST = "of what nobody stores or loads it was used the longest time ago"
 
