@@ -1,1 +1,1 @@
-"""Scripts that measure and print tables; never part of the tests."""
+"""Scripts that measure and print tables. They are no tests."""

@@ -1,4 +1,4 @@
-"""Measure this machine's GPU: every table, beside every peer that is installed, on the screen and as JSON.
+"""Measure this machine's GPU: every table, with every peer that is installed, on the screen and as JSON.
 
     make bench        or        python -m benchmarks [--rounds 15] [--alone] [--only TABLE ...] [--json FILE]
 

@@ -1,10 +1,10 @@
-"""What this GPU's memory can do at best, in GB/s: a copy, which counts both ways, and a read that keeps nothing."""
+"""The best rates of this GPU's memory, in GB/s: of a copy, counting both ways, and of a read that keeps nothing."""
 
 import torch
 from torch import Tensor
 
-# Before triton, as it chooses triton's backend.
-from pagedviz.runtime.bandwidth import median_microseconds  # isort: skip
+# Before triton: importing `kernels` chooses triton's backend.
+from pagedviz.runtime.measuring.bandwidth import median_microseconds  # isort: skip
 import triton
 import triton.language as tl
 
@@ -25,7 +25,7 @@ def _read(numbers: Tensor, tile: int, num_warps: int) -> None:
 
 
 def measure(rounds: int) -> dict[str, float]:
-    """The copy's median; of the ways to read, the fastest median."""
+    """The median of the copy, and the fastest median of four ways to read."""
     numbers = torch.randint(2**31, (BYTES // 4,), dtype=torch.int32, device="cuda")
     target = torch.empty_like(numbers)
     copy = 2 * BYTES / median_microseconds(lambda: target.copy_(numbers), rounds) / 1000

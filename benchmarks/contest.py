@@ -12,13 +12,13 @@ from torch import Tensor
 from benchmarks.peers import PEERS
 from benchmarks.peers.absent import Absent
 from pagedviz.measurements import OURS, Row
-from pagedviz.runtime.bandwidth import Launch, capture, median_microseconds
+from pagedviz.runtime.measuring.bandwidth import Launch, capture, median_microseconds
 
 WRONG = 3e-2  # of the largest value; bfloat16's own rounding is a tenth of that
 
 
 class Contest:
-    """How many rounds, and against whom."""
+    """The number of rounds, and the peers to measure."""
 
     def __init__(self, rounds: int = 15, peers: Sequence[ModuleType] = PEERS) -> None:
         self.rounds, self.peers = rounds, peers
@@ -35,7 +35,7 @@ class Contest:
                 found[peer.NAME] = peer.version()
             except Absent as absent:
                 found[peer.NAME] = str(absent)
-        # What the imports made is no garbage: searching it after every contestant would cost more than the measuring.
+        # The objects of the imports stay: without `freeze`, searching them after each contestant takes longer than it.
         gc.collect()
         gc.freeze()
         return found
@@ -48,9 +48,9 @@ class Contest:
         error: Callable[[Sequence[Tensor]], float],
         rate: Callable[[float], float],
     ) -> Iterator[Row]:
-        """Measure one case. `like` has all that its rows share; `theirs` gets a peer and gives its launches.
+        """Measure one case. `like` has the fields that its rows share; `theirs` returns the launches of a peer.
 
-        `error` judges what the launches returned; `rate` turns microseconds of one launch into the row's unit.
+        `error` compares the launches' outputs; `rate` turns microseconds of one launch into the row's unit.
         """
         yield self._run(like, ours, "graph", error, rate)
         for peer in self.peers:
@@ -60,7 +60,7 @@ class Contest:
                 row = self._run(made, theirs(peer), peer.TIMED, error, rate)
             except Absent as absent:
                 row = replace(made, reason=str(absent))
-            except Exception as failure:  # a peer that breaks is a line of the table, not the end of it
+            except Exception as failure:  # a failed peer is a row with a reason, and the others go on
                 row = replace(made, reason=f"failed: {_one_line(failure)}")
             yield row
             gc.collect()
@@ -82,7 +82,7 @@ class Contest:
             try:
                 graph, outputs = capture(launches)
                 run = graph.replay
-            except RuntimeError:  # what cannot be captured; if it cannot run at all, it says so again below
+            except RuntimeError:  # it cannot be captured; if it cannot run at all, it raises again below
                 timed = "events"
         if timed != "graph":
             outputs = [out if isinstance(out, Tensor) else torch.from_dlpack(out) for out in one_by_one()]
@@ -96,13 +96,13 @@ class Contest:
 
 
 def base_row(table: str, case: str, unit: str, cache: Tensor, dtype: torch.dtype) -> Row:
-    """What all rows of a case share; the cache is [num_blocks, block_size, num_kv_heads, head_dim]."""
+    """The fields that all rows of a case share; the cache is [num_blocks, block_size, num_kv_heads, head_dim]."""
     names = (str(each).removeprefix("torch.") for each in (dtype, cache.dtype))
     return Row(table, case, OURS, unit, cache.shape[1], cache.shape[3], *names)
 
 
 def _host_microseconds(run: Callable[[], object], rounds: int) -> float:
-    """The mean of rounds that follow one another, for a peer whose stream no event of torch's can mark."""
+    """The mean of consecutive rounds, for a peer on a stream that torch's events cannot mark."""
     run()
     torch.cuda.synchronize()
     start = time.perf_counter()

@@ -2,9 +2,9 @@
 
     python -m benchmarks.copies [--rounds 15]
 
-Bytes count both ways on the device, read and written, and once over the bus. Blocks are scattered at random, tensors
-larger than the L2 cache. What is moved is compared bit for bit before anything is timed. Every figure stands beside a
-plain copy of contiguous memory, in the same run; torch's own ways are index_select and index_copy_.
+On the device bytes count twice, read and written; over the bus they count once. Blocks are scattered at random, and the
+tensors are larger than the L2 cache. The moved blocks are compared bit for bit before the timing. The same run also
+measures a plain copy of contiguous memory, and torch's own index_select and index_copy_.
 """
 
 import argparse
@@ -16,9 +16,9 @@ import torch
 import kernels
 from benchmarks.contest import Contest
 from pagedviz.measurements import OURS, Row
-from pagedviz.runtime.transfers import Transfers
+from pagedviz.runtime.cache.transfers import Transfers
 
-WORKS = (  # in the order of `blocks`: whose, which, and how often each byte crosses the bus
+WORKS = (  # in the order of `blocks`: the contestant, the work, and how often it reads or writes each byte
     (OURS, "copy_blocks", 4),
     (OURS, "gather", 2),
     (OURS, "scatter", 2),
@@ -45,7 +45,7 @@ MAIN_SHAPES = ("block 8, dim 64 bf16", "block 16, dim 128 bf16", "block 16, dim 
 
 
 def milliseconds(work: Callable[[], object], rounds: int) -> float:
-    """Median time of some work on the GPU, launches queued behind a short wait so that none is waited for."""
+    """Median time of some work on the GPU. Launches queue behind a short sleep, so the GPU never waits for one."""
     times = []
     for i in range(rounds + 3):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -108,12 +108,12 @@ def by_shape(contest: Contest) -> Iterator[Row]:
         block_bytes = block_size * num_kv_heads * head_dim * dtype.itemsize
         moved = POOL_BYTES // block_bytes // 2 * block_bytes
         kind = str(dtype).removeprefix("torch.")
-        for (who, work, ways), speed in sorted(
+        for (contestant, work, ways), speed in sorted(
             zip(WORKS, blocks(SHAPES[name], contest.rounds), strict=True), key=_work
         ):
             took = ways * moved / speed / 1000
             numbers = {"microseconds": round(took, 2), "rate": round(speed, 1), "error": 0.0, "timed": "events"}
-            yield Row("moves", f"{work}, {name}", who, "GB/s", block_size, head_dim, kind, kind, **numbers)
+            yield Row("moves", f"{work}, {name}", contestant, "GB/s", block_size, head_dim, kind, kind, **numbers)
 
 
 def _work(measured: tuple[tuple[str, str, int], float]) -> str:

@@ -1,8 +1,8 @@
-"""How long one decode step's attention takes on this GPU, beside peers: microseconds and GB/s.
+"""How long the attention of one decode step takes on this GPU, with peers: microseconds and GB/s.
 
     python -m benchmarks.decode [--rounds 15] [--alone] [--only decode "block size" "head dim"]
 
-Blocks scattered at random; the bytes are the K and V that must be read. `benchmarks/contest.py` says how it is timed.
+Blocks are scattered at random. The bytes are the K and V that must be read. `benchmarks/contest.py` times the launches.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from benchmarks import tables
 from benchmarks.contest import Contest, base_row
 from benchmarks.peers import flex_paged, jax_paged
 from pagedviz.measurements import Row
-from pagedviz.runtime.bandwidth import DecodeCase, Shape
+from pagedviz.runtime.measuring.bandwidth import DecodeCase, Shape
 
 SHAPES = {
     "GQA 1 × 8k": Shape(1, 8192, 32, 8),
@@ -27,7 +27,7 @@ SHAPES = {
 KV_DTYPES = {"fp8": torch.float8_e4m3fn, "int8": torch.int8}
 BLOCK_SIZES = (8, 16, 32, 64, 128, 256)
 HEAD_DIMS = (64, 80, 96, 128, 256)
-SLOW_TO_START = (flex_paged, jax_paged)  # they compile anew for every case, seconds each
+SLOW_TO_START = (flex_paged, jax_paged)  # these compile for every case, some seconds each time
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -42,7 +42,7 @@ def by_shape(contest: Contest) -> Iterator[Row]:
 
 
 def by_block_size(contest: Contest) -> Iterator[Row]:
-    """64 sequences of 8k at each block size, beside all; 8 of them beside those that compile once."""
+    """64 sequences of 8k at each block size, with all peers; 8 of them, with the peers that compile once."""
     for num_seqs, beside in ((64, contest), (8, contest.without(*SLOW_TO_START))):
         for block_size in BLOCK_SIZES:
             shape = Shape(num_seqs, 8192, 32, 8, block_size=block_size)
@@ -50,7 +50,7 @@ def by_block_size(contest: Contest) -> Iterator[Row]:
 
 
 def by_head_dim(contest: Contest) -> Iterator[Row]:
-    """8 sequences of 8k at each head_dim, in both half precisions, beside those that compile once."""
+    """8 sequences of 8k at each head_dim, in both half precisions, with the peers that compile once."""
     contest = contest.without(*SLOW_TO_START)
     for name, dtype in DTYPES.items():
         for head_dim in HEAD_DIMS:

@@ -1,10 +1,10 @@
-"""How fast the block manager keeps its books: no tensors, no checks; one thread of this machine.
+"""How fast the block manager does its bookkeeping: no tensors, no checks; one thread of this machine.
 
     python -m benchmarks.engine [--rounds 5]
 
 256 sequences grow to 2,048 tokens by one token at a time, blocks of 16. "Events on" keeps each event in a list, "off"
-builds it and forgets it. Admissions are of 144 tokens, 128 of them cached. Nobody asks for a snapshot: that is the
-caller's choice. Seconds are those of the processor, which others that use the machine change little.
+makes the events and drops them. Admissions are of 144 tokens, 128 of them cached. No snapshot is taken: a caller
+chooses when to take one. Times are processor times, which other programs on the machine change little.
 """
 
 import argparse
@@ -38,8 +38,8 @@ def manager(num_blocks: int, report: Callable[[Event], None], *, prefix_caching:
     )
 
 
-def nobody(event: Event) -> None:
-    """Takes an event and leaves it."""
+def dropped(event: Event) -> None:
+    """Takes an event and does nothing with it."""
 
 
 def appends(report: Callable[[Event], None], prefix_caching: bool) -> float:
@@ -71,7 +71,7 @@ def admissions(report: Callable[[Event], None]) -> float:
 
 def moves(num_blocks: int) -> Iterator[tuple[str, float]]:
     """Microseconds a block: to free one, to hit one in the middle of the free queue, and to evict one."""
-    cache = manager(num_blocks, nobody)
+    cache = manager(num_blocks, dropped)
     length = BLOCK_SIZE * 2
     names = [f"s{n}" for n in range((num_blocks - 1) // 2)]
     for n, name in enumerate(names):
@@ -102,7 +102,7 @@ def bytes_per_block() -> float:
     """Python's own memory for each block in use, hashed, with the tokens' own integers left out."""
     tokens = list(range(TOKENS))
     tracemalloc.start()
-    cache = manager(16 * TOKENS // BLOCK_SIZE + 1, nobody)
+    cache = manager(16 * TOKENS // BLOCK_SIZE + 1, dropped)
     empty = tracemalloc.get_traced_memory()[0]
     for n in range(16):
         cache.add(f"s{n}", tokens, salt=str(n))
@@ -130,9 +130,9 @@ def main() -> None:
 
         print(f"| appends, events on, {label} | {median(kept):,.0f} |")
         events.clear()
-        print(f"| appends, events off, {label} | {median(lambda caching=caching: appends(nobody, caching)):,.0f} |")
+        print(f"| appends, events off, {label} | {median(lambda caching=caching: appends(dropped, caching)):,.0f} |")
     print(f"| admissions, events on | {median(lambda: admissions([].append)):,.0f} |")
-    print(f"| admissions, events off | {median(lambda: admissions(nobody)):,.0f} |")
+    print(f"| admissions, events off | {median(lambda: admissions(dropped)):,.0f} |")
     print("\n| µs a block | " + " | ".join(f"pool of {size:,}" for size in POOLS) + " |\n|---|---|---|")
     measured = [[dict(moves(size)) for size in POOLS] for _ in range(rounds)]
     for what in measured[0][0]:

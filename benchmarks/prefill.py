@@ -2,8 +2,8 @@
 
     python -m benchmarks.prefill [--rounds 15] [--alone]
 
-bfloat16, 32 query heads over 8 KV heads, head_dim 128, blocks scattered at random, beside peers. The flops are those of
-the pairs of a query and a key that it sees, 4 * head_dim a head. `benchmarks/contest.py` says how it is timed.
+bfloat16, 32 query heads over 8 KV heads, head_dim 128, blocks scattered at random, with peers. The flops count each
+pair of a query and a key that it sees: 4 * head_dim a head. `benchmarks/contest.py` times the launches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ import kernels
 from benchmarks import tables
 from benchmarks.contest import Contest, base_row
 from pagedviz.measurements import Row
-from pagedviz.runtime.bandwidth import relative_error
+from pagedviz.runtime.measuring.bandwidth import relative_error
 
 NUM_HEADS, NUM_KV_HEADS, HEAD_DIM = 32, 8, 128
 BLOCK_SIZES = (16, 64, 128)
@@ -28,12 +28,12 @@ BATCHES = {  # new and cached tokens of each sequence
     "63 decodes + 2048 new": [(1, 8191)] * 63 + [(2048, 0)],
     "16 verify 5 after 8192": [(5, 8192)] * 16,
 }
-CALLS = 4  # in one CUDA graph, so that starting it hardly counts
+CALLS = 4  # in one CUDA graph, so that the graph's own start takes a small part of the time
 AT_ONCE = 512  # queries of the reference
 
 
 class Case:
-    """Caches, tables, lengths and queries of one batch at one block size, with what dense attention gives."""
+    """Caches, tables, lengths and queries of one batch at one block size, with the output of dense attention."""
 
     def __init__(self, name: str, block_size: int) -> None:
         self.name, self.block_size = name, block_size
@@ -57,7 +57,7 @@ class Case:
         self.seq_lens = lens.to(torch.int32).cuda()
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
-        """What `paged_prefill` takes, in its order."""
+        """The arguments of `paged_prefill`, in order."""
         return self.q, self.k, self.v, self.tables, self.seq_lens, self.starts
 
     @cached_property
@@ -87,7 +87,7 @@ def cases() -> Iterator[Case]:
 
 
 def by_batch(contest: Contest) -> Iterator[Row]:
-    """Every case. The pools do not rotate: what a tile of queries reads again lies in L2 in real prefills too."""
+    """Every case. One pool is enough: in real prefills too, the keys that a tile of queries reads again are in L2."""
     for case in cases():
         yield from run(case, contest)
 

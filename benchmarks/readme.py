@@ -9,17 +9,17 @@ BEGIN, END = "<!-- python -m benchmarks.readme writes from here -->", "<!-- to h
 
 
 def block(found: Measurements) -> str:
-    """What stands between the marks: the machine, and the tables of decode and prefill."""
+    """The text between the marks: the machine, and the tables of decode and prefill."""
     m = found.machine
     peers = ", ".join(f"{name} ({version})" for name, version in found.peers.items())
-    said = (
+    head = (
         f"Recorded on one {m['gpu']}, {m['date']}: driver {m['driver']}, torch {m['torch']}, triton {m['triton']}.\n"
         f"Peers: {peers}.\n"
         f"Its memory was read at {found.ceilings['read']:,.0f} GB/s at most and copied at "
         f"{found.ceilings['copy']:,.0f} GB/s, both ways counted.\n"
         "In brackets: a peer's time over this project's in the same run. All rows: `benchmarks/recorded/h200.json`."
     )
-    return "\n\n".join([said, *(_table(found.table(name)) for name in ("decode", "prefill") if found.table(name))])
+    return "\n\n".join([head, *(_table(found.table(name)) for name in ("decode", "prefill") if found.table(name))])
 
 
 def written(text: str, found: Measurements) -> str:

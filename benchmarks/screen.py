@@ -1,4 +1,4 @@
-"""How long the person waits: first stage, step to drawn, all checked, and many sessions at once, in a real Chromium.
+"""How long a user waits: for the first stage, a drawn step, all verdicts, and in many sessions, in a real Chromium.
 
     python -m benchmarks.screen [--sessions 20] [--url http://localhost:8501]
 
@@ -96,7 +96,7 @@ async def checked(page: Page) -> float:
 
 
 def long_run() -> Scenario:
-    """Three hundred words, each given by itself: what is given together is one step."""
+    """Three hundred words, each in an operation of its own, so that each is a step of its own."""
     words = [Append(seq_id, (f"word{i}",)) for seq_id in "AB" for i in range(149)]
     cache = CacheConfig(num_blocks=200, scatter=True)
     return Scenario(seed=7, cache=cache, ops=(Add("A", ("first",)), Add("B", ("first",)), *words))
@@ -105,7 +105,7 @@ def long_run() -> Scenario:
 async def measure(url: str, sessions: int) -> None:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=find(), args=["--no-sandbox"])
-        page, _ = await opened(browser, url)  # warms the server, and Chromium's cache of the page's code
+        page, _ = await opened(browser, url)  # warms up the server and Chromium's cache of the page's code
         await asyncio.sleep(3)
         await page.context.close()
         print(f"{'':58} {'n':>5} {'median':>9} {'p95':>9} {'max':>9}")

@@ -3,7 +3,8 @@
     python -m benchmarks.steps [--rounds 5]
 
 A step is the model's rows, the stores, one launch of attention a layer over all resident sequences, float64 dense
-attention over the log, the comparison of every byte, and the poison sweep. The first round compiles and is left out.
+attention over the log, the comparison of every byte, and the sweep for poison. The first round compiles and is left
+out.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from importlib.metadata import version
 import kernels
 from pagedviz import lesson
 from pagedviz.run.trace import Check
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.running.runner import Runner
 
 
 def play(taught: lesson.Lesson) -> list[Check]:

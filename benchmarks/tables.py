@@ -28,14 +28,14 @@ def arguments(doc: str | None, tables: Mapping[str, Table]) -> argparse.Argument
 
 
 def contest_of(chosen: argparse.Namespace) -> Contest:
-    """What the options ask for. Leaves, with one sentence, where there is nothing to measure."""
+    """The contest of the options. Ends the program with one sentence if there is no GPU to measure."""
     if kernels.device().type != "cuda":
         sys.exit("An interpreted launch says nothing about speed: the benchmarks need an NVIDIA GPU.")
     return Contest(chosen.rounds, () if chosen.alone else PEERS)
 
 
 def machine() -> dict[str, str]:
-    """What the numbers belong to."""
+    """The machine that the numbers come from."""
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
     try:
         driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
@@ -52,7 +52,7 @@ def machine() -> dict[str, str]:
 
 
 def printed(rows: Iterator[Row]) -> list[Row]:
-    """Print rows as they come; a ratio is the time over this project's in the same case."""
+    """Print each row when it is measured; a ratio is the time over this project's time in the same case."""
     kept: list[Row] = []
     ours: float | None = None
     for row in rows:

@@ -6,7 +6,7 @@ from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.policies.limits import Limits
 from pagedviz.engine.policies.profiles import PROFILES
 from pagedviz.lesson import After, Page, Question, Run
-from pagedviz.probe import SwapOrRecompute, WaysBack
+from pagedviz.probe import PreemptionCost, SwapOrRecompute
 from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Swap or recompute?"
@@ -225,7 +225,7 @@ def lesson(run: Run) -> Iterator[Page]:
         "found that swapping suffers from small blocks, and recomputing does not. Of vLLM V1 its documentation says that "
         "recomputing costs less there.\n\n"
         "Below is what this machine's GPU took for both, if it has one.",
-        shows=WaysBack(),
+        shows=PreemptionCost(),
     )
 
 

@@ -30,15 +30,15 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         if chosen.command == "run" and chosen.json:
-            sys.stdout.reconfigure(encoding="utf-8")  # as JSON is read, whatever the terminal's encoding
+            sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8, in any terminal
         else:
-            sys.stdout.reconfigure(errors="backslashreplace")  # tokens may be in any script, the terminal in an old one
+            sys.stdout.reconfigure(errors="backslashreplace")  # tokens may have characters that it lacks
     try:
         return _run(chosen.file, chosen.json) if chosen.command == "run" else _lessons(chosen.names)
     except ScenarioError as error:
         print(_printable(f"pagedviz: {error}"), file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader, `head` say, has seen enough
+    except BrokenPipeError:  # the reader, for example `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -53,8 +53,8 @@ def _run(file: str, as_json: bool) -> int:
     except ScenarioError as error:
         raise ScenarioError(f"{file}: {error}") from None
 
-    import kernels  # torch and triton take seconds to load: not for a file that is wrong
-    from pagedviz.runtime.runner import Runner
+    import kernels  # torch and triton take seconds to load: only for a valid file
+    from pagedviz.runtime.running.runner import Runner
 
     runner = Runner(parsed.cache, parsed.seed)
     start = runner.check_start()
@@ -78,7 +78,7 @@ def _run(file: str, as_json: bool) -> int:
 
 
 def _printable(line: str) -> str:
-    """A token may hold anything; a terminal must not obey it."""
+    """Replace what a terminal would take as a command: a token may hold any character."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
 
 
@@ -90,7 +90,8 @@ def _lessons(names: list[str]) -> int:
         if name not in found:
             raise ScenarioError(f"there is no lesson {name}; there is: {', '.join(found)}")
 
-    from pagedviz.runtime.runner import Runner
+    from pagedviz.runtime import probes
+    from pagedviz.runtime.running.runner import Runner
 
     all_ok = True
     for name in names or found:
@@ -99,7 +100,7 @@ def _lessons(names: list[str]) -> int:
         checks = [runner.check_start()]
         checks += [check for op in taught.scenario.ops for _, check in runner.perform(op)]
         worst = max((check.max_error if check.max_error is not None else float("inf")) for check in checks)
-        answers = [runner.ask(asked, index) for index, asked in taught.probes()]
+        answers = [probes.answer(asked, runner.recording.at(index)) for index, asked in taught.probes()]
         ok = all(check.ok for check in checks) and not any("refused" in answer for answer in answers)
         all_ok = all_ok and ok
         verdict = "ok    " if ok else "FAILED"

@@ -1,4 +1,4 @@
-"""What `make bench` measured: tables of numbers with the machine they come from, as JSON. Plain Python.
+"""The measurements of `make bench`: tables of numbers and the machine that they come from, as JSON. Plain Python.
 
 {"pagedviz_benchmark": 1, "machine": {"gpu", "driver", "torch", "triton", "python", "date"},
  "peers": {name: version}, "ceilings": {"copy": GB/s, "read": GB/s}, "rows": [...]}
@@ -27,7 +27,7 @@ TABLES = {
 
 
 class BadMeasurements(ValueError):
-    """A file that does not hold measurements; the message is one sentence that names it."""
+    """A file holds no measurements; the message is one sentence that names the file."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Measurements:
-    """All rows of one run of the benchmarks on one machine; `here` says that it is this one."""
+    """All rows of one run of the benchmarks on one machine; `here` is true if it is this machine."""
 
     machine: Mapping[str, str]
     peers: Mapping[str, str]
@@ -71,7 +71,7 @@ class Measurements:
 
     @property
     def label(self) -> str:
-        """Where and when: the words that stand beside every number."""
+        """The machine and the date, as the pages show them beside the numbers."""
         where = f"{self.machine['gpu']}, {self.machine['date']}"
         if self.here:
             return f"Measured on this machine: {where}"
@@ -81,7 +81,7 @@ class Measurements:
         return [row for row in self.rows if row.table == name]
 
     def to_text(self) -> str:
-        """The JSON that `parse` reads: a row a line."""
+        """The JSON that `parse` reads, with one row of numbers a line."""
         head = {"pagedviz_benchmark": VERSION, "machine": dict(self.machine), "peers": dict(self.peers)}
         head |= {"ceilings": dict(self.ceilings)}
         rows = ",\n".join("  " + json.dumps(_without_defaults(row)) for row in self.rows)
@@ -130,28 +130,29 @@ def load(path: Path | None = None) -> Measurements:
 
 
 def contestants(rows: Iterable[Row]) -> list[str]:
-    """Who ran, in the order of the rows."""
+    """The contestants, in the order of the rows."""
     return list(dict.fromkeys(row.who for row in rows))
 
 
 def cases(rows: Iterable[Row]) -> list[str]:
-    """What was run, in the order of the rows."""
+    """The cases, in the order of the rows."""
     return list(dict.fromkeys(row.case for row in rows))
 
 
 def text_table(rows: Sequence[Row]) -> list[list[str]]:
-    """Cases down, contestants across, who ran nothing left out; the first line is the head.
+    """A line for each case, a column for each contestant that ran any; the first line is the head.
 
-    A cell is the time, in brackets its ratio to this project's in the same case, and the rate; the fastest is bold.
+    A cell has the time, in brackets its ratio to this project's time in the same case, and the rate. The fastest is
+    bold.
     """
     ran = [row for row in rows if row.microseconds is not None]
-    who = [name for name in contestants(rows) if any(row.who == name for row in ran)]
-    table = [["case", *who]]
+    columns = [name for name in contestants(rows) if any(row.who == name for row in ran)]
+    table = [["case", *columns]]
     for case in cases(rows):
         here = {row.who: row for row in ran if row.case == case}
         fastest = min((row.microseconds or 0 for row in here.values()), default=0)
         ours = here[OURS].microseconds if OURS in here else None
-        table.append([case, *(_cell(here.get(name), ours, fastest if len(here) > 1 else 0) for name in who)])
+        table.append([case, *(_cell(here.get(name), ours, fastest if len(here) > 1 else 0) for name in columns)])
     return table
 
 
@@ -159,8 +160,8 @@ def _cell(row: Row | None, ours: float | None, fastest: float) -> str:
     if row is None or row.microseconds is None:
         return "–"
     ratio = f" ({row.microseconds / ours:.2f}×)" if ours and row.who != OURS else ""
-    said = f"{row.microseconds:,.1f} µs{ratio}, {row.rate:,.0f} {row.unit}"
-    return f"**{said}**" if row.microseconds == fastest else said
+    text = f"{row.microseconds:,.1f} µs{ratio}, {row.rate:,.0f} {row.unit}"
+    return f"**{text}**" if row.microseconds == fastest else text
 
 
 def _row(data: dict[str, Any]) -> Row:

@@ -1,7 +1,7 @@
-"""Questions that only the tensors can answer: put to one state of a run, answered by the compute process.
+"""Questions that only the tensors can answer, each about one state of a run. The compute process answers them.
 
-A probe is data; what answers it is a function of the same name in `pagedviz/runtime/probes/`. An answer is plain JSON,
-or {"refused": one sentence}.
+A probe is data. The file of the same name in a folder of `pagedviz/runtime/probes/` answers it, with plain JSON or with
+{"refused": one sentence}.
 """
 
 import dataclasses
@@ -13,11 +13,21 @@ Answer = Mapping[str, Any]
 NOT_FINITE = "A number that the kernel gave is not finite, so it is wrong, and nothing is shown of it."
 
 
+class Refused(Exception):
+    """A probe cannot be answered at this state of the run; the message is one sentence that says why."""
+
+
+def whole_number(name: str, value: Any, low: int, high: int) -> None:
+    """Raise Refused unless the value is a whole number from `low` to `high`."""
+    if type(value) is not int or not low <= value <= high:
+        raise Refused(f"{name} is {value!r}; here it may be {low} to {high}.")
+
+
 @dataclass(frozen=True)
 class Probe:
-    """Something to ask. `Probe.kinds` has every kind by its name.
+    """A question. `Probe.kinds` has every kind by its name.
 
-    What a page shows is asked of the page's own state, or, where it `follows`, of each state that the stage goes to.
+    A page asks its probe about the page's own state or, if the probe `follows`, about every state that the stage shows.
     """
 
     kinds: ClassVar[dict[str, type["Probe"]]] = {}
@@ -41,7 +51,7 @@ def _frozen(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Lens(Probe):
-    """What the decode kernel did for the newest token of a sequence, turn by turn, as it reports itself.
+    """What the decode kernel did for the newest token of a sequence, turn by turn, as the kernel reports it.
 
     `num_splits` programs share the sequence.
     """
@@ -60,7 +70,7 @@ class Launch(Probe):
 
 @dataclass(frozen=True)
 class FlashAndPaged(Probe):
-    """The decode kernel over a sequence's blocks, and over the same K and V side by side in tiles of `tile` tokens."""
+    """The decode kernel over a sequence's blocks, and over the same K and V, contiguous, in tiles of `tile` tokens."""
 
     seq_id: str
     layer: int
@@ -70,7 +80,7 @@ class FlashAndPaged(Probe):
 
 @dataclass(frozen=True)
 class LazyRescale(Probe):
-    """How often the online softmax scales down its sums for a sequence's newest token, and how often it need not.
+    """How often the online softmax scales down its sums for a sequence's newest token, and how often it can skip that.
 
     The scores are multiplied by `sharpness`; a rescale is skipped while the maximum grows by at most `threshold` powers
     of 2, and 0 skips none.
@@ -85,9 +95,9 @@ class LazyRescale(Probe):
 
 @dataclass(frozen=True)
 class BlockSizes(Probe):
-    """The run so far under other block sizes, the pool as many slots as before: what is wasted, named, copied, hit.
+    """The run so far under other block sizes, in a pool of as many slots: slots wasted, table entries, copies, hits.
 
-    It is counted at the end of the operation that the state lies in, as blocks of another size take other steps.
+    It is counted at the end of the operation in which the state lies, as blocks of another size take other steps.
     `pair` are two sequences whose leading full blocks of equal tokens are counted.
     """
 
@@ -100,7 +110,7 @@ class Bandwidth(Probe):
     """How fast this machine's GPU, if it has one, reads K and V by block size."""
 
 
-# How a preempted request comes to its tokens again: the policy, and whether full blocks keep a hash.
+# How a preempted request gets its K and V back: the policy, and whether full blocks keep a hash.
 PREEMPTIONS = {
     "swap": ("swap", False),
     "recompute": ("recompute", False),
@@ -110,15 +120,15 @@ PREEMPTIONS = {
 
 @dataclass(frozen=True)
 class SwapOrRecompute(Probe):
-    """The run so far, played with each of `preemptions` at each block size, the pool and the host of as many slots as
-    before: what is copied, computed again and hit. Counted at the end of the operation that the state lies in."""
+    """The run so far, played with each of `preemptions` at each block size, with as many slots on device and host: what
+    is copied, computed again and hit. It is counted at the end of the operation in which the state lies."""
 
     sizes: tuple[int, ...]
     preemptions: tuple[str, ...] = tuple(PREEMPTIONS)
 
 
 @dataclass(frozen=True)
-class WaysBack(Probe):
+class PreemptionCost(Probe):
     """How long this machine's GPU, if it has one, takes to swap a sequence out and in, and to compute it again."""
 
 
@@ -133,10 +143,11 @@ class Radix(Probe):
 
 @dataclass(frozen=True)
 class Orders(Probe):
-    """Tokens hit by each order of the waiting: in blocks, and by the tree in pages of that size and of `page_size`.
+    """Tokens that each order of the waiting requests hits: in blocks, and in the tree's pages of two sizes, the block's
+    and `page_size`.
 
-    `waiting` names prompts of the run as they arrived. All wait before the first of them is added, and each is finished
-    before the next one is chosen.
+    `waiting` names prompts of the run in the order of their arrival. All of them wait before the first one is added,
+    and each is finished before the next one is chosen.
     """
 
     waiting: tuple[str, ...]
@@ -145,9 +156,9 @@ class Orders(Probe):
 
 @dataclass(frozen=True)
 class UnchainedHit(Probe):
-    """What a sequence would get if a full block were found by its own tokens alone, whatever stands before them.
+    """What a sequence would get if the hash of a full block covered its own tokens only, without their prefix.
 
-    The block is `other`'s at the same place, `logical_block`, with the same tokens behind other ones.
+    The block is `logical_block` of `other`: the same tokens at the same place, after a different prefix.
     """
 
     seq_id: str
@@ -156,8 +167,8 @@ class UnchainedHit(Probe):
 
 
 class Way(NamedTuple):
-    """How else a run could be served: by these policies, each named by its function, in place of the profile's own of
-    that kind. `budget` is a step's token budget, 0 for the cache's own."""
+    """Another way to serve a run: with these policies, named by their functions, each instead of the profile's policy
+    of its kind. `budget` is a step's token budget, 0 for the cache's own."""
 
     policies: tuple[str, ...]
     budget: int = 0
@@ -165,10 +176,10 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class Timetable(Probe):
-    """Step by step, who computes how many tokens: of the run so far, and of its requests served to the end in other
-    ways. The other runs do what the run did, step for step, and then go on until nobody waits or runs.
+    """Step by step, how many tokens each request computes: in the run so far, and with its requests served to the end
+    in other ways. The other runs repeat the operations of the run, and then go on until no request waits or runs.
 
-    With `seats`, those of `max_num_seqs` are counted in which nobody computes.
+    With `seats`, the idle places among the batch's `max_num_seqs` are counted.
     """
 
     ways: tuple[Way, ...] = ()
@@ -177,7 +188,7 @@ class Timetable(Probe):
 
 @dataclass(frozen=True)
 class Chunks(Probe):
-    """What it costs a `request`, and all others, to compute its prompt in each of several ways."""
+    """The cost of computing a request's prompt in each of several ways: for `request` itself, and for all others."""
 
     request: str
     ways: tuple[Way, ...]

@@ -1,4 +1,4 @@
-"""A run as the screen sees it: what the engine planned at once, and what the compute process has answered so far."""
+"""A run for the screen: what the engine planned at once, and what the compute process has answered so far."""
 
 import itertools
 from dataclasses import replace
@@ -15,14 +15,15 @@ from pagedviz.run.trace import Check, Step
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.scenario.scenario import Scenario
 
-CLOSE = 1e-4  # of scores: rounding moves them less
+CLOSE = 1e-4  # between scores: rounding changes them by less
 
 
 class RunView:
     """Steps, states and verdicts of one run.
 
-    The engine runs ahead here, with the words of the dense model, as far as rounding cannot change one; from there on
-    steps arrive with their verdicts. A planned step that the compute process sees otherwise is a failed check.
+    The engine plans steps here, with the words of the dense model, up to a word that rounding could change. From there
+    on the compute process sends the steps with their verdicts. If it computes another step than planned, the check
+    fails.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -39,11 +40,11 @@ class RunView:
             for happening in itertools.chain.from_iterable(map(player.perform, scenario.ops)):
                 self._append(Step.of(happening), happening.snapshot)
         except TooClose:
-            pass  # the model's next word is known when the kernels have computed it
+            pass  # the kernels will compute the model's next word
         self.num_planned = len(self.steps)
 
     def follow(self, run: ComputedRun) -> None:
-        """Take over the steps that only the compute process can know."""
+        """Append the steps that could not be planned, as the compute process has computed them."""
         for step in run.steps[len(self.steps) :]:
             self._append(step)
 
@@ -62,7 +63,7 @@ class RunView:
         return checks + [None] * (len(self.steps) + 1 - len(checks))
 
     def stage_data(self, name: str, run: ComputedRun, backend: str) -> dict[str, Any]:
-        """The run as the stage takes it."""
+        """The run as the stage reads it."""
         return {
             "run": name,
             "base": self.base.to_json(),

@@ -14,7 +14,7 @@ MAY_IMPORT = {
     "kernels/*.py": {"kernels", "torch", "triton"},
     "pagedviz/engine/*.py": {"pagedviz.engine"},
     "pagedviz/[!_]*.py": {"pagedviz.engine", "numpy", "regex", "pagedviz.runtime.client", *PLAIN_MODULES},
-    "pagedviz/__main__.py": {"pagedviz.runtime.runner", "kernels", *PLAIN_MODULES},
+    "pagedviz/__main__.py": {"pagedviz.runtime.running.runner", "pagedviz.runtime.probes", "kernels", *PLAIN_MODULES},
     "pagedviz/runtime/**/*.py": {"pagedviz.runtime", "pagedviz.engine", "kernels", "torch", *PLAIN_MODULES},
     "pagedviz/figures/*.py": {"pagedviz.figures", "pagedviz.engine", "plotly", *PLAIN_MODULES},
     "pagedviz/ui/**/*.py": {

@@ -1,6 +1,7 @@
-"""torch's scaled_dot_product_attention over dense, contiguous K and V: what attention costs where nothing is paged.
+"""torch's scaled_dot_product_attention over dense, contiguous K and V: the time of attention without paging.
 
-cuDNN's kernel, which aligns the causal mask at its beginning; where new tokens follow cached ones, FlashAttention-2's.
+It is cuDNN's kernel, which aligns the causal mask at the first token. If new tokens follow cached ones, it is
+FlashAttention-2's.
 """
 
 import torch
@@ -10,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 
 from benchmarks.peers.absent import Absent
-from pagedviz.runtime.bandwidth import Launch
+from pagedviz.runtime.measuring.bandwidth import Launch
 
 NAME = "cuDNN, dense"
 TIMED = "graph"

@@ -1,7 +1,7 @@
 """FlashInfer (PyPI: flashinfer-python), paged: its tensor-core kernel for decode, its Hopper kernel for prefill.
 
-It compiles its kernels when they are first used, with nvcc and ninja, in about a minute for each pair of dtypes and
-head_dim; later runs take them from its cache.
+It compiles its kernels at their first use, with nvcc and ninja, about a minute for each pair of dtypes and head_dim.
+Later runs take them from its cache.
 """
 
 from functools import cache
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.peers.absent import Absent
-from pagedviz.runtime.bandwidth import Launch
+from pagedviz.runtime.measuring.bandwidth import Launch
 
 NAME = "FlashInfer"
 TIMED = "graph"
@@ -35,12 +35,12 @@ def _library() -> Any:
 
 @cache
 def _workspace() -> Tensor:
-    """Scratch that all launches share, as one follows the other."""
+    """Scratch memory that all launches share: they run one after the other."""
     return torch.zeros(512 * 2**20, dtype=torch.uint8, device="cuda")
 
 
 def _pages(tables: Tensor, seq_lens: Tensor, block_size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """FlashInfer's form of a batch of block tables: where each row begins, all entries, tokens in each last block."""
+    """FlashInfer's form of a batch of block tables: row starts, all entries, tokens in each last block."""
     used = (seq_lens + block_size - 1) // block_size
     begins = torch.zeros(len(seq_lens) + 1, dtype=torch.int32, device=tables.device)
     begins[1:] = used.cumsum(0)

@@ -1,11 +1,11 @@
-"""torch's flex_attention, compiled, over pages: a block mask whose blocks are the cache's, named by the block table."""
+"""torch's flex_attention, compiled, over pages: the blocks of its block mask are the cache's, from the block table."""
 
 import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from benchmarks.peers.absent import Absent
-from pagedviz.runtime.bandwidth import Launch
+from pagedviz.runtime.measuring.bandwidth import Launch
 
 NAME = "flex_attention"
 TIMED = "graph"
@@ -20,7 +20,7 @@ def version() -> str:
 
 
 def _mask(tables: Tensor, seq_lens: Tensor, new: int, block_size: int, num_blocks: int) -> BlockMask:
-    """Which blocks each tile of queries sees wholly and which in part; a block belongs to one sequence."""
+    """The blocks that each tile of queries sees wholly, and those it sees in part; a block belongs to one sequence."""
     num_seqs, width = tables.shape
     columns = torch.arange(width, dtype=torch.int32, device=tables.device)
     used = columns * block_size < seq_lens[:, None]
@@ -50,7 +50,7 @@ def _checked(k: Tensor, scales: object) -> None:
         raise Absent("no 8-bit K and V")
     if k.shape[1] < SMALLEST_BLOCK:
         raise Absent(f"its kernel takes a tile of at most one block, and of at least {SMALLEST_BLOCK} tokens")
-    # It compiles for every shape, and after eight it would give up and compute something else, slowly.
+    # It compiles for every shape. After eight shapes it would fall back to a slow path without compiling.
     torch.compiler.reset()
 
 

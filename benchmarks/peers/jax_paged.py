@@ -7,14 +7,14 @@ from typing import Any
 from torch import Tensor
 
 from benchmarks.peers.absent import Absent
-from pagedviz.runtime.bandwidth import Launch
+from pagedviz.runtime.measuring.bandwidth import Launch
 
 NAME = "jax paged_attention"
 TIMED = "host clock"
 TILE = 128  # tokens an iteration takes: its own default at block_size 16
 SPLITS = 16  # its default
 
-# Or jax takes three quarters of the GPU's memory when it wakes.
+# Without this jax takes three quarters of the GPU's memory at its start.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 

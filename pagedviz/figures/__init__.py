@@ -1,1 +1,1 @@
-"""Numbers to Plotly figures. No streamlit, no torch: a figure can be drawn anywhere."""
+"""Plotly figures from numbers. They import neither streamlit nor torch."""

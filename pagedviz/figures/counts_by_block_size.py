@@ -13,7 +13,7 @@ COUNTED = {
 
 
 def counts_by_block_size(rows: Sequence[Mapping[str, int]]) -> go.Figure:
-    """What one run wastes, could hit, names and copies at each block size: a bar for each count."""
+    """Wasted slots, tokens to hit, table entries and copies of one run at each block size: a bar for each count."""
     figure = go.Figure()
     for name, (label, colour, pattern) in COUNTED.items():
         figure.add_bar(

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 from pagedviz.figures.style import BAD, GOOD, REFERENCE, laid_out, mark_step
 from pagedviz.run.trace import Check
 
-FLOOR = 1e-9  # an error of exactly 0 has no logarithm: it stands here
+FLOOR = 1e-9  # an error of exactly 0 has no logarithm: it is drawn here
 
 
 def error_by_step(checks: Sequence[Check | None], step: int) -> go.Figure:

@@ -9,22 +9,22 @@ SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "cross")
 
 
 def bandwidth_by_block_size(rows: Sequence[Row], ceiling: float | None) -> go.Figure:
-    """GB/s over tokens in a block, a line for each contestant; dashed, if known, what a plain read reached."""
+    """GB/s by block size, a line for each contestant; a dashed line, if known, for the rate of a plain read."""
     figure = go.Figure()
     ran = [row for row in rows if not row.reason]
-    for i, who in enumerate(contestants(rows)):
-        theirs = sorted((row for row in ran if row.who == who), key=lambda row: row.block_size)
+    for i, contestant in enumerate(contestants(rows)):
+        theirs = sorted((row for row in ran if row.who == contestant), key=lambda row: row.block_size)
         if not theirs:
             continue
         figure.add_scatter(
             x=[str(row.block_size) for row in theirs],
             y=[row.rate for row in theirs],
             customdata=[row.microseconds for row in theirs],
-            name=who,
+            name=contestant,
             mode="lines+markers",
             line={"color": SEQUENCE_COLOURS[i % len(SEQUENCE_COLOURS)]},
             marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 9},
-            hovertemplate="block_size %{x}: %{y:,.0f} GB/s, %{customdata:,.1f} µs<extra>" + who + "</extra>",
+            hovertemplate="block_size %{x}: %{y:,.0f} GB/s, %{customdata:,.1f} µs<extra>" + contestant + "</extra>",
         )
     if ceiling is not None:
         figure.add_hline(ceiling, line={"color": REFERENCE, "dash": "dash"})
@@ -41,17 +41,17 @@ def bandwidth_by_block_size(rows: Sequence[Row], ceiling: float | None) -> go.Fi
 
 
 def rate_by_case(rows: Sequence[Row], ceiling: float | None = None) -> go.Figure:
-    """What each contestant reached in each case, a line of marks a case; further right is better."""
+    """The rate of each contestant in each case: a line of marks a case; further right is better."""
     figure = go.Figure()
     ran = [row for row in rows if not row.reason]
-    for i, who in enumerate(contestants(rows)):
-        theirs = [row for row in ran if row.who == who]
+    for i, contestant in enumerate(contestants(rows)):
+        theirs = [row for row in ran if row.who == contestant]
         if theirs:
             figure.add_scatter(
                 x=[row.rate for row in theirs],
                 y=[_in_lines(row.case) for row in theirs],
                 customdata=[(row.case, row.microseconds) for row in theirs],
-                name=who,
+                name=contestant,
                 mode="markers",
                 marker={
                     "color": SEQUENCE_COLOURS[i % len(SEQUENCE_COLOURS)],
@@ -62,7 +62,7 @@ def rate_by_case(rows: Sequence[Row], ceiling: float | None = None) -> go.Figure
                 hovertemplate="%{customdata[0]}: %{x:,.0f} "
                 + theirs[0].unit
                 + ", %{customdata[1]:,.1f} µs<extra>"
-                + who
+                + contestant
                 + "</extra>",
             )
     if ceiling is not None:
@@ -75,10 +75,10 @@ def rate_by_case(rows: Sequence[Row], ceiling: float | None = None) -> go.Figure
 
 
 def _dashed(ceiling: float | None) -> str:
-    """What the dashed line is, below the figure: beside the line it would lie on the others."""
+    """The label of the dashed line, below the figure: beside the line it would cover other lines."""
     return f"; dashed: {ceiling:,.0f} GB/s, a plain read" if ceiling else ""
 
 
 def _in_lines(case: str) -> str:
-    """So that on a narrow screen the names leave room for the marks."""
+    """Break a case's name into lines, so that on a narrow screen the names leave room for the marks."""
     return case.replace(", ", ",<br>")

@@ -7,7 +7,7 @@ from pagedviz.run.memory import Memory
 
 
 def memory_by_step(memory: Sequence[Memory], step: int) -> go.Figure:
-    """Slots of the device pool by state: filled, unfilled in a used block (all that paging wastes), free."""
+    """Slots of the device pool in each state: filled, unfilled in a used block (the only waste of paging), and free."""
     figure = go.Figure()
     x = list(range(len(memory)))
     for name, values, colour in (

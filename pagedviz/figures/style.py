@@ -1,4 +1,4 @@
-"""One look for all figures: Okabe and Ito's colours, which stay apart for colour-blind eyes, on either theme."""
+"""One look for all figures: the colours of Okabe and Ito, which colour-blind readers can tell apart, in both themes."""
 
 import plotly.graph_objects as go
 

@@ -1,7 +1,7 @@
 """The toy model, dense: what it says behind plain tokens, in float64 and without a cache of blocks.
 
 So whoever plans a run knows the model's words before the kernels compute them. Its weights are the very numbers that
-`runtime/toy_model.py` takes into torch.
+`runtime/computing/toy_model.py` takes into torch.
 """
 
 import functools

@@ -1,6 +1,6 @@
-"""The app's side of the compute process: starts it, gives it runs, keeps its answers, starts it anew if it dies.
+"""The app's side of the compute process: starts it, sends it runs, keeps its answers, and starts it anew if it dies.
 
-Imports no torch. One `ComputeClient` serves all sessions of a server; those with the same scenario share its run.
+Imports no torch. One `ComputeClient` serves all sessions of a server. Sessions with the same scenario share one run.
 """
 
 import atexit
@@ -24,20 +24,21 @@ from pagedviz.run.trace import Check, Step
 from pagedviz.scenario.scenario import Scenario
 
 WORKER = (sys.executable, "-m", "pagedviz.runtime.worker")
-MAX_CRASHES = 3  # a run that ended the process this often is not tried again; nor is a process that does not start
-MAX_CRASHES_IN_ALL = 8  # and a run under which it ended this often, at whatever steps
-SHORT_LIFE = 10.0  # seconds; a process that ends sooner, and has not begun to compute, has not started
-KEPT_ANSWER_BYTES = 4 * 2**20  # of answers to probes, a run, as JSON; the newest is kept whatever its size
-KEPT_RUNS = 32  # finished runs that no session looks at are kept for the next one
+MAX_CRASHES = 3  # a run under which the process stopped this often is given up; so is a process that does not start
+MAX_CRASHES_IN_ALL = 8  # this often at any steps, and a run is given up too
+SHORT_LIFE = 10.0  # seconds; a process that ends sooner, before it has computed anything, counts as not started
+KEPT_ANSWER_BYTES = 4 * 2**20  # of one run's answers to probes, as JSON; the newest is always kept
+KEPT_RUNS = 32  # finished runs without a session that are kept for a later one
 
-Asked = tuple[int, Probe]  # at which state, what
+Asked = tuple[int, Probe]  # the state's index, and the probe
 
 
 @dataclass
 class ComputedRun:
-    """What has been computed of one scenario. `checks[k]` belongs to the state after k steps; both lists only grow.
+    """What has been computed of one scenario. `checks[k]` is the verdict of the state after k steps; the lists only
+    grow.
 
-    `notice` is a sentence when the compute process stopped under this run; `failed` one when it was given up.
+    `notice` is a sentence if the compute process stopped under this run; `failed` is one if the run was given up.
     """
 
     key: str
@@ -48,8 +49,8 @@ class ComputedRun:
     notice: str = ""
     failed: str = ""
     crashes: list[int] = field(default_factory=list)  # after how many computed states the process stopped, each time
-    life: int = -1  # which start of the process holds its state; -1: none
-    computed: int = 0  # states that this life of it has computed
+    life: int = -1  # the start of the process, counted, that holds its tensors; -1: none
+    computed: int = 0  # states that were computed since that start
     holders: int = 0
     answers: dict[Asked, Answer] = field(default_factory=dict)
     answer_bytes: dict[Asked, int] = field(default_factory=dict)
@@ -57,7 +58,7 @@ class ComputedRun:
 
     @property
     def waiting(self) -> bool:
-        """More is to come: steps, verdicts or answers."""
+        """Steps, verdicts or answers are still to come."""
         return not self.done or (bool(self.asked) and not self.failed)
 
     @property
@@ -66,12 +67,12 @@ class ComputedRun:
 
 
 class Held:
-    """A session's hold on a run. The run may be dropped once nobody holds it."""
+    """A session's hold on a run. A run without any hold may be dropped."""
 
     def __init__(self, client: "ComputeClient", run: ComputedRun) -> None:
         self.run = run
         run.holders += 1
-        # A finalizer may run inside any line of any thread, so it only notes down; the client's next call acts on it.
+        # A finalizer may run at any line of any thread, so it only appends to a list. The client's next call reads it.
         self._let_go = weakref.finalize(self, client._let_go.append, run)
 
     def let_go(self) -> None:
@@ -82,8 +83,8 @@ class ComputeClient:
     """Runs scenarios in the compute process. Every method returns at once; results arrive in the runs."""
 
     def __init__(self, command: Sequence[str] = WORKER) -> None:
-        self.backend = ""  # which backend computes, in words; empty until the process has started
-        self.unavailable = ""  # a sentence, when the process does not start
+        self.backend = ""  # the name of the backend; empty until the process has started
+        self.unavailable = ""  # a sentence if the process does not start
         self._command = command
         self._lock = threading.RLock()
         self._runs: OrderedDict[str, ComputedRun] = OrderedDict()
@@ -102,12 +103,12 @@ class ComputeClient:
     def hold(self, scenario: Scenario, previous: Held | None = None) -> Held:
         """Compute a scenario, or share the run that does.
 
-        `previous` is what the session held before. When the new scenario only continues it and nobody else looks, the
-        run is continued where it stands; otherwise what both have in common is shown at once and computed again.
+        `previous` is what the session held before. If the new scenario only continues that run and no other session
+        holds it, the run is extended. Otherwise a new run shows their common beginning at once and computes it again.
         """
         with self._lock:
             self._drop_unheld()
-            if self.unavailable and time.monotonic() - self._started_at > SHORT_LIFE:  # somebody asks: try once more
+            if self.unavailable and time.monotonic() - self._started_at > SHORT_LIFE:  # try once more
                 self.unavailable, self._failed_starts = "", 0
                 self._start()
             for run in self._runs.values():
@@ -129,7 +130,7 @@ class ComputeClient:
             return held
 
     def ask(self, held: Held, index: int, probe: Probe) -> Answer | None:
-        """Put a probe to the state after `index` steps. None until the answer is there: ask again then."""
+        """The answer to a probe at the state after `index` steps, or None until it has come: ask again then."""
         run, asked = held.run, (index, probe)
         with self._lock:
             if asked in run.answers:
@@ -141,11 +142,11 @@ class ComputeClient:
                 if run.life == self._life:
                     self._send_probe(run, asked)
                 else:
-                    self._open(run)  # nobody held it for a while, so its tensors are gone
+                    self._open(run)  # no session held it for a while, so its tensors are gone
             return None
 
     def stop(self, held: Held) -> Held:
-        """Compute no more for this session: it keeps what has been computed. Others that share the run go on."""
+        """Stop computing for this session, which keeps what has been computed. Other sessions of the run go on."""
         with self._lock:
             if held.run.done:
                 return held
@@ -176,9 +177,9 @@ class ComputeClient:
     def _start(self) -> None:
         self._life += 1
         self._computing = ""
-        self._probing: Asked | None = None  # what it is answering for that run; None: it computes a step
+        self._probing: Asked | None = None  # the probe that it is answering; None: it computes a step
         self._error = ""
-        self._said_hello = False
+        self._has_started = False
         self._started_at = time.monotonic()
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT, text=True, encoding="utf-8"
@@ -195,18 +196,18 @@ class ComputeClient:
                     with self._lock:
                         self._drop_unheld()
                         self._take(json.loads(line))
-        except Exception:  # an answer that cannot be understood: say so in the log, and start anew
+        except Exception:  # an unreadable answer goes to the log, and the process is started anew
             traceback.print_exc()
             process.kill()
         process.wait()
         with self._lock:
-            self._outbox.put("")  # its writer finds the pipe broken and ends
+            self._outbox.put("")  # wakes its writer, which finds the pipe broken and ends
             if not self._closed:
                 self._restart(process.returncode)
 
     def _take(self, answer: dict[str, Any]) -> None:
         if "backend" in answer:
-            self.backend, self._said_hello = answer["backend"], True
+            self.backend, self._has_started = answer["backend"], True
         elif "computing" in answer:
             self._computing = answer["computing"]
             self._probing = (answer["index"], Probe.from_json(answer["probe"])) if "probe" in answer else None
@@ -222,7 +223,7 @@ class ComputeClient:
             self._computing = ""
         else:
             index = answer["index"]
-            if index:  # the step first: its check is compared with what was planned as soon as it is there
+            if index:  # the step first: as soon as its check is here, the step is compared with the plan
                 run.steps[index - 1 : index] = [Step.from_json(answer["step"])]
             run.checks[index : index + 1] = [Check.from_json(answer["check"])]
             run.computed = index + 1
@@ -239,10 +240,10 @@ class ComputeClient:
             f"ended by {signal.Signals(-returncode).name}" if returncode < 0 else f"exit code {returncode}"
         )
         lasted = time.monotonic() - self._started_at > SHORT_LIFE
-        started = self._said_hello and (self._computing or lasted)
+        started = self._has_started and (self._computing or lasted)
         self._failed_starts = 0 if started else self._failed_starts + 1
         print(f"pagedviz: the compute process stopped ({cause})", file=sys.stderr, flush=True)
-        if self._failed_starts >= (MAX_CRASHES_IN_ALL if self._said_hello else MAX_CRASHES):
+        if self._failed_starts >= (MAX_CRASHES_IN_ALL if self._has_started else MAX_CRASHES):
             self.unavailable = (
                 f"The compute process does not start ({cause}); the server's log says why. Nothing is checked."
             )
@@ -253,7 +254,7 @@ class ComputeClient:
                     run.failed, run.notice = self.unavailable, ""
             return
         culprit = self._runs.get(self._computing)
-        if culprit is not None and self._probing is not None:  # the question is given up, not the run
+        if culprit is not None and self._probing is not None:  # the question is given up, and the run goes on
             sentence = f"The compute process stopped at this question ({cause}), so it is not asked again."
             self._take_answer(culprit, self._probing, {"refused": sentence})
         elif culprit is not None:
@@ -300,7 +301,7 @@ class ComputeClient:
         return same and begins and alive and not run.failed and run.holders <= 1
 
     def _drop_unheld(self) -> None:
-        """Forget unfinished runs that nobody holds; of the finished ones keep the latest, but not their tensors."""
+        """Forget unfinished runs without a hold. Of the finished ones keep the latest, without their tensors."""
         while self._let_go:
             self._let_go.popleft().holders -= 1
         unheld = [run for run in self._runs.values() if not run.holders]
@@ -314,18 +315,18 @@ class ComputeClient:
 
 
 def _write(process: subprocess.Popen[str], outbox: "queue.SimpleQueue[str]") -> None:
-    """Hand over commands in a thread of its own: a process that is starting does not read, and nobody should wait."""
+    """Send commands from a thread of its own: a starting process does not read yet, and a session must not wait."""
     assert process.stdin is not None
     try:
         while True:
             process.stdin.write(outbox.get())
             process.stdin.flush()
     except (BrokenPipeError, ValueError):
-        pass  # it has died: the reader notices, starts it again, and opens every run anew
+        pass  # the process has died: the reader starts it again and opens every run anew
 
 
 def _share_beginning(run: ComputedRun, other: ComputedRun) -> None:
-    """Show at once what a run with the same beginning has computed; the same steps are computed again all the same."""
+    """Copy what another run has computed of the common beginning, to show it at once. It is computed again too."""
     if (run.scenario.seed, run.scenario.cache) != (other.scenario.seed, other.scenario.cache):
         return
     common = 0

@@ -1,13 +1,13 @@
-"""The compute process: the one owner of the GPU or the interpreter. It serves all sessions fairly, one step at a time.
+"""The compute process: the only one that uses the GPU or the interpreter. It serves all sessions in turn, step by step.
 
-A program of its own: `python -m pagedviz.runtime.worker`. It reads commands from standard input and writes answers to
+It is a program, `python -m pagedviz.runtime.worker`, that reads commands from standard input and writes answers to
 standard output, one JSON object a line:
 
     {"open": run, "seed": 0, "cache": {...}}      ->  {"run": run, "index": 0, "check": {...}}         the start state
     {"extend": run, "ops": [...]}                 ->  {"run": run, "index": k, "step": {...}, "check": {...}}  each step
                                                   ->  {"run": run, "finished_ops": n}      all n are computed
     {"ask": run, "index": k, "probe": {...}}      ->  {"run": run, "index": k, "probe": {...}, "answer": {...}}
-                                                      once state k is computed, and then a step of whose turn it is
+                                                      once state k is computed; then the next step in turn is computed
     {"close": run}
     at its start                                  ->  {"backend": "Triton interpreter, CPU"}
     before each step                              ->  {"computing": run}
@@ -30,7 +30,8 @@ import torch
 import kernels
 from pagedviz.probe import Probe
 from pagedviz.run.trace import Step
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime import probes
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario import scenario
 from pagedviz.scenario.operations import Op
 from pagedviz.scenario.settings import CacheConfig, cache_from_json
@@ -55,9 +56,9 @@ class Run:
         self.ended = False
 
     def close(self) -> None:
-        """Let go of the tensors now: a generator that waits refers to its run, so nothing else would free them soon.
+        """Free the tensors now. The waiting generator refers to its run, so nothing else would free them soon.
 
-        In Python 3.12 one that was closed still refers to what it held, so it goes as well.
+        In Python 3.12 a closed generator still refers to its variables, so it is deleted too.
         """
         self._steps.close()
         del self.runner, self._steps
@@ -70,17 +71,17 @@ class Run:
             self.index = answer["index"]
         return answer
 
-    def ripe(self) -> list[tuple[int, Probe]]:
-        """Take the probes whose states have been computed; at the end all of them."""
-        ripe = [asked for asked in self.asked if self.ended or asked[0] <= self.index]
-        self.asked = [asked for asked in self.asked if asked not in ripe]
-        return ripe
+    def ready(self) -> list[tuple[int, Probe]]:
+        """Remove and return the probes whose states have been computed, or all probes at the end of the run."""
+        ready = [asked for asked in self.asked if self.ended or asked[0] <= self.index]
+        self.asked = [asked for asked in self.asked if asked not in ready]
+        return ready
 
     def answer(self, probe: Probe, index: int) -> dict[str, Any]:
-        """Ask the tensors at a state; one that the run does not reach is refused, or it would be waited for forever."""
+        """Answer a probe at a state. A state after the end of the run is refused: it would never be computed."""
         if index > self.index:
             return {"refused": f"There is no step {index}: the run ends after {self.index}."}
-        return self.runner.ask(probe, index)
+        return probes.answer(probe, self.runner.recording.at(index))
 
     def _compute(self) -> Generator[dict[str, Any] | None, None, None]:
         yield {"index": 0, "check": self.runner.check_start().to_json()}
@@ -102,7 +103,7 @@ class Worker:
         self.runs: dict[str, Run] = {}
         self.turn: deque[str] = deque()
 
-    def obey(self, command: dict[str, Any]) -> None:
+    def handle(self, command: dict[str, Any]) -> None:
         if "open" in command:
             name = command["open"]
             self.reply({"computing": name})
@@ -117,7 +118,7 @@ class Worker:
             name = command["ask"]
             self.runs[name].asked.append((command["index"], Probe.from_json(command["probe"])))
             self._answer(name)
-            # Or whoever keeps asking would keep everybody else waiting.
+            # So that a session that keeps asking does not hold up the steps of the others.
             if self.turn:
                 self.step()
         elif "close" in command:
@@ -142,7 +143,7 @@ class Worker:
 
     def _answer(self, run: str) -> None:
         """Answer the probes of a run that can be answered now."""
-        for index, probe in self.runs[run].ripe():
+        for index, probe in self.runs[run].ready():
             asked = {"index": index, "probe": probe.to_json()}
             self.reply({"computing": run, **asked})
             with self._reported(run):
@@ -155,7 +156,8 @@ class Worker:
 
     @contextlib.contextmanager
     def _reported(self, run: str) -> Iterator[None]:
-        """Say which run failed and how. After a failed launch a GPU context is unusable, so the process ends."""
+        """Report which run failed and how, and raise: a GPU context is unusable after a failed launch, so the process
+        must end."""
         try:
             yield
         except Exception as error:
@@ -167,7 +169,7 @@ class Worker:
 
 def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library that prints must not break the protocol
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints must not mix with the answers
 
     def reply(answer: dict[str, Any]) -> None:
         answers.write(json.dumps(answer) + "\n")
@@ -178,10 +180,10 @@ def main() -> None:
     def read() -> None:
         for line in sys.stdin:
             commands.put(json.loads(line))
-        commands.put(None)  # whoever started this process is gone
+        commands.put(None)  # the process that started this one has ended
 
     if kernels.device().type == "cpu":
-        torch.set_num_threads(1)  # the interpreter is one thread anyway; leave the other cores to the page
+        torch.set_num_threads(1)  # the interpreter uses one thread anyway; the other cores serve the page
         with contextlib.suppress(OSError, AttributeError):
             os.nice(5)
     reply({"backend": kernels.backend_name()})
@@ -193,7 +195,7 @@ def main() -> None:
         command = commands.get()
         if command is None:
             return
-        worker.obey(command)
+        worker.handle(command)
 
 
 if __name__ == "__main__":

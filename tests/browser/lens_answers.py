@@ -51,8 +51,8 @@ def _answer(what: tuple[Any, ...], snapshot: Snapshot, wrong: bool, nan: bool, l
 
     from pagedviz import probe
     from pagedviz.runtime import probes
-    from pagedviz.runtime.kv_log import LoggedSequence
-    from pagedviz.runtime.recording import Moment
+    from pagedviz.runtime.checking.kv_log import LoggedSequence
+    from pagedviz.runtime.running.recording import Moment
     from pagedviz.scenario.scenario import Scenario
     from pagedviz.scenario.settings import CacheConfig
 

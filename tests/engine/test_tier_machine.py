@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pagedviz.engine.log.errors import BlockInTransfer, NotReady, TooFewChunks, UnknownTransfer
 from pagedviz.engine.log.replay import host_tier
-from pagedviz.engine.policies.host_writes import Moment
+from pagedviz.engine.policies.host_writes import Offer
 from pagedviz.engine.policies.profiles import POLICIES
 from tests.engine.host_tier.tier_cases import WatchedTier
 from tests.engine.radix.radix_cases import refused
@@ -135,9 +135,9 @@ class TierMachine(RuleBasedStateMachine):
         getattr(self.tier, how)(transfer_id)
 
     def offer(self, what: str, blocks: list[int]) -> None:
-        """Store what the policy wants to be stored at this moment."""
-        moment = [block for block in blocks if self.policy(Moment(what, self.hit_counts[block]))]
-        self.store({self.device[block]: block for block in moment})
+        """Store what the policy wants to be stored at this point."""
+        wanted = [block for block in blocks if self.policy(Offer(what, self.hit_counts[block]))]
+        self.store({self.device[block]: block for block in wanted})
 
     # --- rules ---
 

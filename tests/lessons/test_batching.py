@@ -8,7 +8,7 @@ from pagedviz import lesson
 from pagedviz.engine.requests.timetable import idle_seats, timetable
 from pagedviz.run.play import planner
 from pagedviz.runtime import probes
-from pagedviz.runtime.recording import Moment
+from pagedviz.runtime.running.recording import Moment
 from pagedviz.scenario.operations import EngineSteps
 
 SEEDS = range(24)

@@ -6,8 +6,9 @@ import pytest
 
 from pagedviz import lesson
 from pagedviz.run.play import planner
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario import scenario
+from tests.runtime.runner.runner_cases import ask
 
 NAMES = lesson.names()
 SEEDS = (None, 1, 2)
@@ -49,7 +50,7 @@ def on_the_kernels(name, seed):
     loaded = lesson.load(name, seed)
     runner = Runner(loaded.scenario.cache, loaded.scenario.seed)
     checks = [check for op in loaded.scenario.ops for _, check in runner.perform(op)]
-    found = {(index, asked): runner.ask(asked, index) for index, asked in loaded.probes()}
+    found = {(index, asked): ask(runner, asked, index) for index, asked in loaded.probes()}
     assert not [answer for answer in found.values() if "refused" in answer]
     return checks, found
 

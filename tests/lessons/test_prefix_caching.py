@@ -7,8 +7,9 @@ import pytest
 from pagedviz import lesson
 from pagedviz.engine.log.events.blocks import BlockEvicted, BlockHit
 from pagedviz.probe import UnchainedHit
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.operations import Add
+from tests.runtime.runner.runner_cases import ask
 
 SEEDS = (None, 1, 2, 5)  # B hits 4 or 8 tokens, E is 8 or 12 long, G has F's salt or another, A loses one block or two
 SIZE = 4
@@ -80,7 +81,7 @@ def test_block_without_its_chain_is_wrong_from_the_second_layer_on(seed):
     runner = Runner(loaded.scenario.cache, loaded.scenario.seed)
     for op in loaded.scenario.ops[:5]:
         list(runner.perform(op))
-    found = runner.ask(shown.page.shows, shown.step)
+    found = ask(runner, shown.page.shows, shown.step)
     first, second = found["layers"]
     assert (first["k_error"], first["v_error"]) == (0.0, 0.0)
     assert first["out_error"] <= found["tolerance"]

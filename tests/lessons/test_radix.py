@@ -6,7 +6,7 @@ import pytest
 
 from pagedviz import lesson, probe
 from pagedviz.runtime import probes
-from pagedviz.runtime.recording import Moment
+from pagedviz.runtime.running.recording import Moment
 
 SEEDS = range(24)
 

@@ -14,10 +14,10 @@ from pagedviz.engine.log.events.requests import (
     RequestWaits,
 )
 from pagedviz.engine.log.events.transfers import BlockReloaded, BlockSpilled
-from pagedviz.probe import SwapOrRecompute, WaysBack
+from pagedviz.probe import PreemptionCost, SwapOrRecompute
 from pagedviz.run.play import Player
 from pagedviz.runtime import probes
-from pagedviz.runtime.recording import Moment
+from pagedviz.runtime.running.recording import Moment
 from pagedviz.scenario.operations import Submit
 
 SEEDS = (None, 1, 2, 3, 5)  # A or B is preempted, with 16 tokens or 32; E comes back with 35, 36 or 37
@@ -172,7 +172,7 @@ def test_host_that_is_too_small_takes_nothing_and_all_known_words_are_computed_a
 @pytest.mark.parametrize("seed", SEEDS)
 def test_everybody_finishes_and_nothing_is_refused(seed):
     taught = loaded(seed)
-    assert taught.pages[-1].page.shows == WaysBack()
+    assert taught.pages[-1].page.shows == PreemptionCost()
     player = Player(taught.scenario.cache, taught.scenario.seed, None)
     played = [happening for op in taught.scenario.ops for happening in player.perform(op)]
     assert [h.event for h in played if h.refused or h.broken] == []

@@ -5,8 +5,8 @@ import torch
 
 import kernels
 from kernels import reference
-from pagedviz.runtime import decode_graph
-from pagedviz.runtime.decode_graph import DecodeGraph, DecodeGraphs
+from pagedviz.runtime.computing import decode_graph
+from pagedviz.runtime.computing.decode_graph import DecodeGraph, DecodeGraphs
 from tests.kernel_cases import DTYPES, Shape, assert_near, assert_same_bits, make_batch, on_gpu, quantize, randn
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pagedviz.runtime.launch_input import launch_input
+from pagedviz.runtime.computing.launch_input import launch_input
 from tests.engine.engine_cases import Watched
 
 

@@ -7,12 +7,12 @@ import pytest
 from pagedviz import probe
 from pagedviz.engine.log.replay import history
 from pagedviz.probe import Probe
-from pagedviz.runtime import recording
-from pagedviz.runtime.kv_cache import KVCache
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.cache.kv_cache import KVCache
+from pagedviz.runtime.running import recording
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.operations import Add, Append, Draft, EndTransfer, Fork, Free, Load, Op, Reload, Spill, Verify
 from pagedviz.scenario.settings import CacheConfig
-from tests.runtime.runner.runner_cases import TINY, same_bits
+from tests.runtime.runner.runner_cases import TINY, ask, same_bits
 
 OPS: tuple[Op, ...] = (
     Add("A", tuple("abc")),
@@ -133,7 +133,7 @@ def test_launch_probe_tells_the_tensors_of_a_mixed_batch():
     ops = (Add("A", tuple("abc")), Add("B", tuple("xy")))
     events = [happening.event for op in ops for happening, _ in runner.perform(op)]
     tables = runner.player.manager.snapshot().block_tables
-    found = runner.ask(probe.Launch(), len(events))
+    found = ask(runner, probe.Launch(), len(events))
     assert found["kernel"] == "paged_prefill"
     assert found["seq_ids"] == ["A", "B"]
     assert found["query_start_loc"] == [0, 1, 3]
@@ -144,5 +144,5 @@ def test_launch_probe_tells_the_tensors_of_a_mixed_batch():
         list(tables["B"]),
     ]
     assert found["block_tables"][1][1] == -1
-    nothing = runner.ask(probe.Launch(), 0)
+    nothing = ask(runner, probe.Launch(), 0)
     assert (nothing["seq_ids"], nothing["slot_mapping"]) == ([], [])

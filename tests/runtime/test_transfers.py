@@ -24,8 +24,8 @@ from pagedviz.engine.log.events.transfers import (
     TierStoreCancelled,
     TierStoreFinished,
 )
-from pagedviz.runtime.kv_cache import KVCache
-from pagedviz.runtime.transfers import Transfers
+from pagedviz.runtime.cache.kv_cache import KVCache
+from pagedviz.runtime.cache.transfers import Transfers
 from pagedviz.scenario.operations import Add, Reload, Spill
 from pagedviz.scenario.settings import CacheConfig
 from tests.kernel_cases import NAN, assert_same_bits, on_gpu, random_bits, run_python

@@ -384,7 +384,7 @@ def test_process_that_was_given_up_is_started_again_when_somebody_asks_later(own
 def test_run_that_kills_the_process_is_given_up_and_the_others_are_not(own_client):
     client = own_client(
         broken_worker(
-            "import os\nfrom pagedviz.runtime.toy_model import ToyModel\nembed = ToyModel.embed\n"
+            "import os\nfrom pagedviz.runtime.computing.toy_model import ToyModel\nembed = ToyModel.embed\n"
             "ToyModel.embed = lambda self, token: os.kill(os.getpid(), 9) if token == 'die' else embed(self, token)"
         )
     )
@@ -405,7 +405,7 @@ def test_error_in_the_process_is_named_in_the_sentence(own_client, monkeypatch):
     monkeypatch.setattr("pagedviz.runtime.client.MAX_CRASHES", 1)
     client = own_client(
         broken_worker(
-            "import sys, os\nsys.stderr = open(os.devnull, 'w')\nfrom pagedviz.runtime.kv_cache import KVCache\n"
+            "import sys, os\nsys.stderr = open(os.devnull, 'w')\nfrom pagedviz.runtime.cache.kv_cache import KVCache\n"
             "def out(self, *size): raise RuntimeError('CUDA out of memory')\nKVCache.__init__ = out"
         )
     )

@@ -12,11 +12,11 @@ from kernels import launch
 from pagedviz import probe
 from pagedviz.runtime import client as client_module
 from pagedviz.runtime.client import KEPT_RUNS, ComputeClient
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.runtime.worker import Worker
 from pagedviz.scenario.operations import Add, Append
 from pagedviz.scenario.scenario import Scenario
-from tests.runtime.runner.runner_cases import TINY
+from tests.runtime.runner.runner_cases import TINY, ask
 from tests.runtime.test_worker import wait, wait_done
 
 LAUNCH = probe.Launch()
@@ -35,7 +35,7 @@ def here(scenario: Scenario, index: int):
     runner = Runner(scenario.cache, scenario.seed)
     for op in scenario.ops:
         list(runner.perform(op))
-    return runner.ask(LAUNCH, index)
+    return ask(runner, LAUNCH, index)
 
 
 def test_answer_is_what_a_runner_here_answers_whenever_it_is_asked():
@@ -76,7 +76,7 @@ def test_question_outlives_the_compute_process():
         client.close()
 
 
-def test_run_that_nobody_held_is_computed_again_for_a_question():
+def test_run_without_a_holder_is_computed_again_for_a_question():
     client = ComputeClient()
     try:
         run = scenario(3, Add("A", tuple("abc")))
@@ -92,7 +92,7 @@ def test_run_that_nobody_held_is_computed_again_for_a_question():
         client.close()
 
 
-def test_question_of_a_session_that_left_is_waited_for_by_nobody():
+def test_question_of_a_session_that_left_is_forgotten():
     client = ComputeClient()
     try:
         run = scenario(9, Add("A", tuple("abc")))
@@ -134,7 +134,7 @@ def spoken_to(*commands) -> list[dict]:
     replies: list[dict] = []
     worker = Worker(replies.append)
     for command in commands:
-        worker.obey(command)
+        worker.handle(command)
         while worker.turn:
             worker.step()
     return replies
@@ -152,18 +152,18 @@ def test_state_that_a_run_does_not_reach_is_refused_and_not_waited_for():
     assert answers == [{"refused": "There is no step 9: the run ends after 4."}]
 
 
-def test_whoever_keeps_asking_does_not_hold_up_the_steps_of_others():
+def test_session_that_keeps_asking_does_not_hold_up_the_steps_of_others():
     replies: list[dict] = []
     worker = Worker(replies.append)
     for command in opened("x", scenario(7, Add("A", tuple("abc")))):
-        worker.obey(command)
+        worker.handle(command)
     while worker.turn:
         worker.step()
     for command in opened("y", scenario(8, Add("A", tuple("abc")))):
-        worker.obey(command)
+        worker.handle(command)
     del replies[:]
     for index in range(3):
-        worker.obey({"ask": "x", "index": index, "probe": LAUNCH.to_json()})
+        worker.handle({"ask": "x", "index": index, "probe": LAUNCH.to_json()})
     assert [(r["run"], r["index"]) for r in replies if "run" in r] == [
         ("x", 0), ("y", 0), ("x", 1), ("y", 1), ("x", 2), ("y", 2),
     ]  # fmt: skip

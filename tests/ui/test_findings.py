@@ -12,13 +12,14 @@ testing = pytest.importorskip("streamlit.testing.v1", reason="streamlit is not i
 from pagedviz import measurements, probe  # noqa: E402
 from pagedviz.engine.policies.limits import Limits  # noqa: E402
 from pagedviz.runtime import probes  # noqa: E402
-from pagedviz.runtime.recording import Moment  # noqa: E402
-from pagedviz.runtime.runner import Runner  # noqa: E402
+from pagedviz.runtime.running.recording import Moment  # noqa: E402
+from pagedviz.runtime.running.runner import Runner  # noqa: E402
 from pagedviz.scenario.operations import Add, Append, EngineSteps, Free, Submit  # noqa: E402
 from pagedviz.scenario.scenario import Scenario  # noqa: E402
 from pagedviz.scenario.settings import CacheConfig  # noqa: E402
 from pagedviz.ui import findings  # noqa: E402
 from tests.benchmarks import measurement_cases as made  # noqa: E402
+from tests.runtime.runner.runner_cases import ask  # noqa: E402
 
 CACHE = CacheConfig(num_blocks=9, profile="vllm-v1", host_blocks=0, scatter=True)
 OPS = (Add("A", tuple("abcdefghi")), Append("A", ("j",)), Add("C", tuple("abcdxy")))
@@ -51,7 +52,7 @@ def shown(asked, answer):
 
 def found(run, asked):
     runner, last = run
-    answer = runner.ask(asked, last)
+    answer = ask(runner, asked, last)
     assert "refused" not in answer
     return answer, shown(asked, answer)
 
@@ -112,7 +113,7 @@ def test_lens_that_is_not_finite_is_a_sentence(run):
     k, block = moment.kv.k[1], moment.snapshot.block_tables["A"][0]
     kept = k[block].clone()
     k[block] = math.nan
-    answer = runner.ask(probe.Lens("A", 1, 1, 2), last)
+    answer = ask(runner, probe.Lens("A", 1, 1, 2), last)
     k[block] = kept
     assert not answer["ok"]
     assert [caption.value for caption in shown(probe.Lens("A", 1, 1, 2), answer).caption] == [probe.NOT_FINITE]
@@ -265,7 +266,7 @@ def test_hits_by_prompt_stand_below_the_tree(tree_run):
 
 def test_empty_tree_is_a_root_and_no_table(tree_run):
     runner, _ = tree_run
-    app = shown(probe.Radix(1), runner.ask(probe.Radix(1), 0))
+    app = shown(probe.Radix(1), ask(runner, probe.Radix(1), 0))
     (picture,) = (block.proto.body for block in app.get("html"))
     assert "not locked" not in picture
     assert ">root<" in picture
@@ -367,11 +368,11 @@ def test_swaps_are_counted_out_and_back_and_recomputed_tokens_only_where_they_ar
 def test_times_are_shown_where_they_were_measured_and_elsewhere_a_sentence_says_why_not():
     row = {"block_size": 16, "copies": 8192, "staged": 2, "plain_ms": 40.0, "staged_ms": 5.25, "recompute_ms": 30.0}
     answer = {"num_tokens": 1024, "num_layers": 32, "backend": "Triton interpreter, CPU", "gpu": None, "rows": []}
-    app = shown(probe.WaysBack(), answer)
+    app = shown(probe.PreemptionCost(), answer)
     assert app.caption[0].value.startswith("Nothing was timed: the kernels run in “Triton interpreter, CPU” here")
     assert not app.get("html")
     answer |= {"gpu": "My GPU", "rows": [{**row, "bytes": 2**27, "error": 0.004}]}
-    app = shown(probe.WaysBack(), answer)
+    app = shown(probe.PreemptionCost(), answer)
     assert app.caption[0].value.startswith("Measured on this machine's My GPU since the server started: 1,024 tokens")
     assert "128 MiB each way" in app.caption[0].value
     assert "was 4.0e-03 of its largest" in app.caption[0].value

@@ -14,7 +14,7 @@ from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.events.transfers import BlockHash
 from pagedviz.engine.log.host_snapshot import Transfer
-from pagedviz.engine.policies.host_writes import Moment
+from pagedviz.engine.policies.host_writes import Offer
 
 How = Literal["finish", "fail", "cancel"]
 
@@ -81,7 +81,7 @@ class HostCopies:
     def _offered(self, occasion: Occasion, blocks: Collection[int], kept: Collection[str] = ()) -> None:
         """Store those of these cached blocks that the profile stores on this occasion."""
         changes, wants = self._changes, self._changes.profile.host_write
-        wanted = [b for b in blocks if b not in changes.pending and wants(Moment(occasion, changes.uses[b]))]
+        wanted = [b for b in blocks if b not in changes.pending and wants(Offer(occasion, changes.uses[b]))]
         try:
             store = self._begin_store(wanted, kept)
         except errors.TooFewChunks:

@@ -3,21 +3,21 @@
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-Moment = Literal["scheduled", "written"]
-Publish = Callable[[Moment], bool]
+WritePhase = Literal["scheduled", "written"]
+Publish = Callable[[WritePhase], bool]
 
 
-def when_scheduled(moment: Moment) -> bool:
+def when_scheduled(phase: WritePhase) -> bool:
     """Before the launch that fills them. A later sequence of the same step may then name a block that is being filled.
 
     Sound only because the launch stores every K and V of a layer before anybody attends in it. Source: vLLM V1.
     """
-    return moment == "scheduled"
+    return phase == "scheduled"
 
 
-def when_written(moment: Moment) -> bool:
+def when_written(phase: WritePhase) -> bool:
     """After the launch that has filled them. Source: nano-vllm, and vLLM V0, which marks blocks as computed."""
-    return moment == "written"
+    return phase == "written"
 
 
 class Duplicate(NamedTuple):

@@ -1,33 +1,20 @@
-"""Answers to probes: one file each, a function from a probe and a moment of a run to plain JSON, or `Refused`."""
+"""Answers to probes. Each has a file: a function from a probe and a moment of a run to plain JSON, or `Refused`."""
 
 import math
 from collections.abc import Callable
 from typing import Any
 
 from pagedviz import probe
-from pagedviz.probe import Probe
-from pagedviz.runtime.probes import (
-    bandwidth,
-    block_sizes,
-    chunks,
-    flash_and_paged,
-    launch,
-    lazy_rescale,
-    lens,
-    orders,
-    radix,
-    swap_or_recompute,
-    timetable,
-    too_large,
-    unchained_hit,
-    ways_back,
-)
-from pagedviz.runtime.probes.newest import Refused
-from pagedviz.runtime.recording import Moment
+from pagedviz.probe import Probe, Refused
+from pagedviz.runtime.probes import too_large
+from pagedviz.runtime.probes.attention import flash_and_paged, launch, lazy_rescale, lens, unchained_hit
+from pagedviz.runtime.probes.measured import bandwidth, preemption_cost
+from pagedviz.runtime.probes.what_if import block_sizes, chunks, orders, radix, swap_or_recompute, timetable
+from pagedviz.runtime.running.recording import Moment
 
 
 def answer(asked: Probe, moment: Moment) -> dict[str, Any]:
-    """Answer a probe at a moment. A number that is not finite is no answer, and JSON has no word for it."""
+    """Answer a probe at a moment. An answer with a number that is not finite is refused: JSON cannot hold it."""
     try:
         answers = ANSWERS[type(asked)](asked, moment)
     except Refused as refused:
@@ -62,9 +49,9 @@ ANSWERS: dict[type[Probe], Callable[[Any, Moment], dict[str, Any]]] = {
     probe.LazyRescale: lazy_rescale.answer,
     probe.Lens: lens.answer,
     probe.Orders: orders.answer,
+    probe.PreemptionCost: preemption_cost.answer,
     probe.Radix: radix.answer,
     probe.SwapOrRecompute: swap_or_recompute.answer,
     probe.Timetable: timetable.answer,
     probe.UnchainedHit: unchained_hit.answer,
-    probe.WaysBack: ways_back.answer,
 }

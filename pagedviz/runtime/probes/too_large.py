@@ -1,4 +1,4 @@
-"""What this machine is too small for, told apart from what is broken."""
+"""Which errors mean that this machine is too small for an answer, and not that something is broken."""
 
 import torch
 
@@ -9,11 +9,11 @@ UNITS = {"shared memory": "bytes of shared memory", "tensor memory": "columns of
 
 
 def sentence(error: Exception, cache: CacheConfig) -> str | None:
-    """Say what was too large for this machine's GPU, or return None: the error says something else.
+    """A sentence about what was too large for this machine's GPU, or None for any other error.
 
-    Both errors come before anything is launched: Triton compares what a kernel needs with what the GPU has before it
-    loads it, torch asks for memory before a kernel writes there. So the GPU is as it was, and the process may go on.
-    After any other error it may not be, or the fault is ours.
+    Both errors are raised before a launch: Triton compares what a kernel needs with what the GPU has before it loads
+    the kernel, and torch allocates memory before a kernel writes there. So the GPU is unchanged, and the process may go
+    on. After any other error the GPU may be unusable, or the error is a fault of this program.
     """
     lacking = launch.too_much(error)
     if lacking is not None:

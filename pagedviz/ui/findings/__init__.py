@@ -35,5 +35,5 @@ SHOWN: dict[type[Probe], Callable[[Answer], None]] = {
     probe.SwapOrRecompute: swap_or_recompute.show,
     probe.Timetable: timetable.show,
     probe.UnchainedHit: unchained_hit.show,
-    probe.WaysBack: preemption_cost.show,
+    probe.PreemptionCost: preemption_cost.show,
 }

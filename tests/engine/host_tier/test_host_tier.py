@@ -10,7 +10,7 @@ from pagedviz.engine.log.events.transfers import (
     TierStoreFailed,
     TierTouched,
 )
-from pagedviz.engine.policies.host_writes import Moment, on_second_hit, write_back, write_through
+from pagedviz.engine.policies.host_writes import Offer, on_second_hit, write_back, write_through
 from tests.engine.host_tier.tier_cases import WatchedTier
 from tests.engine.radix.radix_cases import refused
 
@@ -311,7 +311,7 @@ def test_transfer_ends_once():
 
 # --- when a block is offered ---
 
-LIFE = [Moment("computed", 1), Moment("hit", 2), Moment("hit", 3), Moment("evicted", 3)]
+LIFE = [Offer("computed", 1), Offer("hit", 2), Offer("hit", 3), Offer("evicted", 3)]
 
 
 @pytest.mark.parametrize(
@@ -323,11 +323,11 @@ LIFE = [Moment("computed", 1), Moment("hit", 2), Moment("hit", 3), Moment("evict
     ],
 )
 def test_policies_disagree_about_when_a_block_is_offered(policy, offered):
-    assert [policy(moment) for moment in LIFE] == offered
+    assert [policy(offer) for offer in LIFE] == offered
 
 
 def test_block_nobody_hit_is_stored_by_two_policies():
-    life = [Moment("computed", 1), Moment("evicted", 1)]
+    life = [Offer("computed", 1), Offer("evicted", 1)]
     assert [any(map(policy, life)) for policy in (write_through, on_second_hit, write_back)] == [True, False, True]
 
 

@@ -12,12 +12,13 @@ from pagedviz.engine.requests.timetable import idle_seats, timetable, waits
 from pagedviz.probe import Chunks, Launch, Probe, Timetable, Way
 from pagedviz.run.play import planner
 from pagedviz.runtime import probes
-from pagedviz.runtime.probes.timetable import KINDS
-from pagedviz.runtime.recording import Moment
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.probes.what_if.timetable import KINDS
+from pagedviz.runtime.running.recording import Moment
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.operations import Abort, Append, EngineSteps, Submit
 from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import CacheConfig
+from tests.runtime.runner.runner_cases import ask
 
 CACHE = CacheConfig(
     num_blocks=12, host_blocks=0, profile="vllm-v1", scheduler=Limits(max_num_batched_tokens=4, max_num_seqs=2)
@@ -148,7 +149,7 @@ def test_read_is_what_the_launches_are_given():
     happened = [happening for op in ops for happening, _ in runner.perform(op)]
     for i, happening in enumerate(happened, 1):
         if isinstance(happening.event, Written):
-            launch = runner.ask(Launch(), i)
+            launch = ask(runner, Launch(), i)
             row = timetable(h.event for h in happened[:i])[-1]
             asks = [q >= 0 for q in launch["slot_mapping"]]
             for seq_id, n, start in zip(launch["seq_ids"], launch["seq_lens"], launch["query_start_loc"], strict=False):

@@ -2,7 +2,7 @@
 
 import torch
 
-from pagedviz.runtime.bandwidth import Shape, decode_bandwidth, relative_error
+from pagedviz.runtime.measuring.bandwidth import Shape, decode_bandwidth, relative_error
 from tests.kernel_cases import NAN, on_gpu
 
 

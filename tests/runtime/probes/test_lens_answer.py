@@ -11,9 +11,9 @@ import kernels
 from kernels import launch
 from pagedviz import probe
 from pagedviz.run.play import PROJECT
-from pagedviz.runtime.kv_log import TOLERANCE
-from pagedviz.runtime.probes import lens
-from pagedviz.runtime.probes.newest import Newest
+from pagedviz.runtime.checking.limits import TOLERANCE
+from pagedviz.runtime.probes.attention import lens
+from pagedviz.runtime.probes.attention.newest import Newest
 from tests.kernel_cases import NAN, Shape, make_batch
 
 IN_A_TURN = ["table", "keys", "scores", "running", "values"]
@@ -132,7 +132,7 @@ def test_every_phase_is_found_on_the_line_that_holds_its_statement(statements, j
     shown = lens.source_of(statements, joined)
     names = [*IN_A_TURN, "divide", *["join"] * joined]
     assert [phase["name"] for phase in shown["phases"]] == names
-    assert set(lens.SAYS) == set(statements)
+    assert set(lens.PHASE_SENTENCES) == set(statements)
     for phase in shown["phases"]:
         excerpt = shown["excerpts"][phase["excerpt"]]
         file, statement = statements[phase["name"]]

@@ -11,11 +11,12 @@ from pagedviz import probe
 from pagedviz.engine.blocks import hashing
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.probe import Probe
-from pagedviz.runtime.probes import block_sizes, flash_and_paged, lens
-from pagedviz.runtime.probes.newest import newest
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.probes.attention import flash_and_paged, lens
+from pagedviz.runtime.probes.attention.newest import newest
+from pagedviz.runtime.probes.what_if import block_sizes
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.operations import Add, Append, Fork, Free, Spill
-from tests.runtime.runner.runner_cases import TINY, Played, same_bits
+from tests.runtime.runner.runner_cases import TINY, Played, ask, same_bits
 
 CACHE = replace(TINY, num_blocks=16)
 WORDS = tuple("abcdefghijk")
@@ -61,27 +62,27 @@ ASKED = (
 )
 def test_what_is_not_there_is_refused_in_a_sentence(run, asked, wrong, sentence):
     runner, last = run
-    assert runner.ask(replace(asked, **wrong), last) == {"refused": sentence}
+    assert ask(runner, replace(asked, **wrong), last) == {"refused": sentence}
 
 
 def test_sequence_without_a_token_is_refused(run):
     runner, _ = run
     asked = probe.LazyRescale("A", 0, 0, 4, 8)
-    assert runner.ask(asked, 1) == {"refused": "A has no token yet at this step, so no kernel runs over it."}
-    assert runner.ask(asked, 0) == {"refused": "There is no sequence A at this step; there is none at all."}
+    assert ask(runner, asked, 1) == {"refused": "A has no token yet at this step, so no kernel runs over it."}
+    assert ask(runner, asked, 0) == {"refused": "There is no sequence A at this step; there is none at all."}
 
 
 def test_lens_shows_up_to_eight_splits_of_up_to_64_blocks(run, monkeypatch):
     runner, last = run
     for num_splits in (0, 9):
-        refused = runner.ask(probe.Lens("A", 0, 0, num_splits), last)
+        refused = ask(runner, probe.Lens("A", 0, 0, num_splits), last)
         assert refused == {"refused": f"num_splits is {num_splits}; here it may be 1 to 8."}
-    assert len(runner.ask(probe.Lens("A", 0, 0, 8), last)["splits"]) == 8
-    assert lens.MAX_BLOCKS == 64
-    monkeypatch.setattr(lens, "MAX_BLOCKS", 6)
-    assert "refused" not in runner.ask(probe.Lens("A", 0, 0, 1), last)
-    monkeypatch.setattr(lens, "MAX_BLOCKS", 5)
-    refused = runner.ask(probe.Lens("A", 0, 0, 1), last)
+    assert len(ask(runner, probe.Lens("A", 0, 0, 8), last)["splits"]) == 8
+    assert lens.MAX_SHOWN_BLOCKS == 64
+    monkeypatch.setattr(lens, "MAX_SHOWN_BLOCKS", 6)
+    assert "refused" not in ask(runner, probe.Lens("A", 0, 0, 1), last)
+    monkeypatch.setattr(lens, "MAX_SHOWN_BLOCKS", 5)
+    refused = ask(runner, probe.Lens("A", 0, 0, 1), last)
     assert refused == {"refused": "A has 6 blocks; the lens shows sequences of up to 5."}
 
 
@@ -95,7 +96,7 @@ def test_lens_shows_up_to_eight_splits_of_up_to_64_blocks(run, monkeypatch):
         probe.Orders(("A", "B"), 1),
         probe.UnchainedHit("A", "B", 1),
         probe.SwapOrRecompute((1, 4), ("swap",)),
-        probe.WaysBack(),
+        probe.PreemptionCost(),
     ],
 )
 def test_every_probe_survives_json_and_can_be_a_key(asked):
@@ -106,12 +107,12 @@ def test_every_probe_survives_json_and_can_be_a_key(asked):
 
 def test_same_tile_is_the_same_bits_and_another_tile_the_same_number(run):
     runner, last = run
-    same = runner.ask(probe.FlashAndPaged("A", 1, 1, 2), last)
+    same = ask(runner, probe.FlashAndPaged("A", 1, 1, 2), last)
     assert (same["turns_that_differ"], same["numbers_that_differ"], same["difference"]) == (0, 0, 0.0)
     assert [(t["m"], t["l"]) for t in same["paged"]] == [(t["m"], t["l"]) for t in same["flash"]]
     assert [t["place"] for t in same["paged"]] == list(runner.recording.at(last).snapshot.block_tables["A"])
     assert [t["place"] for t in same["flash"]] == list(range(6))
-    other = runner.ask(probe.FlashAndPaged("A", 1, 1, 5), last)
+    other = ask(runner, probe.FlashAndPaged("A", 1, 1, 5), last)
     assert len(other["flash"]) == 3
     assert other["turns_that_differ"] is None
     assert other["flash"][-1]["m"] == other["paged"][-1]["m"]
@@ -126,20 +127,20 @@ def test_number_that_is_not_finite_is_never_within_the_tolerance(asked):
     last = sum(1 for _ in runner.perform(OPS[0]))
     moment = runner.recording.at(last)
     moment.kv.v[0, moment.snapshot.block_tables["A"][1]] = math.nan
-    assert runner.ask(asked, last) == {"refused": probe.NOT_FINITE}
+    assert ask(runner, asked, last) == {"refused": probe.NOT_FINITE}
 
 
 def test_nan_that_only_the_loop_over_tiles_meets_is_not_within_the_tolerance(run, monkeypatch):
     runner, last = run
     real = flash_and_paged._side_by_side
     monkeypatch.setattr(flash_and_paged, "_side_by_side", lambda cache, at, tile: real(cache, at, tile) * math.nan)
-    assert runner.ask(probe.FlashAndPaged("A", 0, 0, 4), last) == {"refused": probe.NOT_FINITE}
+    assert ask(runner, probe.FlashAndPaged("A", 0, 0, 4), last) == {"refused": probe.NOT_FINITE}
 
 
 def test_lazy_rescales_and_the_plain_ones_are_counted_over_the_same_scores(run):
     runner, last = run
-    plain = runner.ask(probe.LazyRescale("A", 0, 1, 8, 0), last)
-    lazy = runner.ask(probe.LazyRescale("A", 0, 1, 8, 8), last)
+    plain = ask(runner, probe.LazyRescale("A", 0, 1, 8, 0), last)
+    lazy = ask(runner, probe.LazyRescale("A", 0, 1, 8, 8), last)
     assert plain["m"] == plain["plain_m"] == lazy["plain_m"]
     grown = sum(now > before for before, now in zip(plain["m"], plain["m"][1:], strict=False))
     assert (plain["done"], plain["skipped"]) == (grown, 0)
@@ -154,7 +155,7 @@ def test_other_block_sizes_waste_name_copy_and_hit_what_can_be_counted_by_hand()
     runner = Runner(CACHE, 0)
     ops = (Add("A", tuple("abcdefg")), Add("C", (*"abcdef", "x", "y")), Fork("A", "D"), Append("D", ("z",)))
     last = sum(1 for op in ops for _ in runner.perform(op))
-    rows = runner.ask(probe.BlockSizes((1, 2, 4, 8), ("A", "C")), last)["rows"]
+    rows = ask(runner, probe.BlockSizes((1, 2, 4, 8), ("A", "C")), last)["rows"]
     counted = [
         [row[name] for name in ("block_size", "num_blocks", "wasted", "entries", "copies", "hit")] for row in rows
     ]
@@ -170,13 +171,13 @@ def test_other_block_sizes_are_counted_at_the_end_of_the_operation_and_say_which
     ends = [sum(1 for _ in runner.perform(op)) for op in (Add("A", tuple("abcde")), Add("C", tuple("abc")), Free("C"))]
     added, freed = ends[0] + ends[1], sum(ends)
     asked = probe.BlockSizes((1, 8), ("A", "C"))
-    whole = runner.ask(asked, added)
+    whole = ask(runner, asked, added)
     assert whole["after"] == "add C “a b c”"
     assert [row["entries"] for row in whole["rows"]] == [8, 2]
-    assert [runner.ask(asked, step) == whole for step in range(ends[0], added)] == [False] + [True] * (ends[1] - 1)
+    assert [ask(runner, asked, step) == whole for step in range(ends[0], added)] == [False] + [True] * (ends[1] - 1)
     # C is there when the first of its blocks has gone, and no more when the operation is over.
-    assert runner.ask(asked, added + 1) == {"refused": "There is no sequence C after “free C”."}
-    assert runner.ask(probe.BlockSizes((1,), ("A", "A")), freed)["rows"][0]["entries"] == 5
+    assert ask(runner, asked, added + 1) == {"refused": "There is no sequence C after “free C”."}
+    assert ask(runner, probe.BlockSizes((1,), ("A", "A")), freed)["rows"][0]["entries"] == 5
 
 
 @pytest.mark.parametrize(("profile", "num_blocks"), [("vllm-v0", 7), ("vllm-v1", 8)])
@@ -197,12 +198,12 @@ def test_block_size_that_the_run_does_not_fit_is_refused():
     runner = Runner(replace(CACHE, num_blocks=4), 0)
     ops = (Add("A", tuple("abc")), Add("B", tuple("xyz")))
     last = sum(1 for op in ops for _ in runner.perform(op))
-    found = runner.ask(probe.BlockSizes((8,), ("A", "B")), last)
+    found = ask(runner, probe.BlockSizes((8,), ("A", "B")), last)
     assert found == {"refused": "With blocks of 8, the pool is too small for “add B “x y z””."}
-    assert runner.ask(probe.BlockSizes((0,), ("A", "B")), last) == {
+    assert ask(runner, probe.BlockSizes((0,), ("A", "B")), last) == {
         "refused": "block_size is 0; here it may be 1 to 256."
     }
-    assert runner.ask(probe.BlockSizes((1,), ("A", "Z")), last) == {
+    assert ask(runner, probe.BlockSizes((1,), ("A", "Z")), last) == {
         "refused": "There is no sequence Z after “add B “x y z””."
     }
 
@@ -213,14 +214,14 @@ UNCHAINED = probe.UnchainedHit("D", "A", 1)
 BEHIND_ANOTHER_PREFIX = (Add("A", tuple("abcde")), Add("X", tuple("xyz")), Add("D", tuple("xycdefg")))
 
 
-def ask(asked, *ops, **cache):
+def unchained(asked, *ops, **cache):
     runner = Runner(replace(CACHE, **cache), 0)
     last = sum(1 for op in ops for _ in runner.perform(op))
-    return runner, last, runner.ask(asked, last)
+    return runner, last, ask(runner, asked, last)
 
 
 def test_block_behind_another_prefix_is_right_in_the_first_layer_only():
-    runner, last, found = ask(UNCHAINED, *BEHIND_ANOTHER_PREFIX)
+    runner, last, found = unchained(UNCHAINED, *BEHIND_ANOTHER_PREFIX)
     first, second = found["layers"]
     assert (first["k_error"], first["v_error"]) == (0.0, 0.0)
     assert 0 < first["out_error"] <= found["tolerance"]
@@ -237,7 +238,7 @@ def test_block_behind_another_prefix_is_right_in_the_first_layer_only():
 def test_unchained_hit_is_what_a_cache_with_a_hash_of_the_tokens_alone_computes(monkeypatch, profile):
     """With three layers, so that what the wrong block does to the tokens behind it is cached and attended to."""
     cache = {"num_layers": 3, "profile": profile, "prefix_caching": True}
-    right, _, found = ask(UNCHAINED, *BEHIND_ANOTHER_PREFIX, **cache)
+    right, _, found = unchained(UNCHAINED, *BEHIND_ANOTHER_PREFIX, **cache)
     real = hashing.block_hash
     monkeypatch.setattr(hashing, "block_hash", lambda parent, tokens, salt: real(b"", tokens, salt))
     monkeypatch.setattr(hashing, "same_content", lambda one, other: True)
@@ -256,7 +257,7 @@ def test_unchained_hit_is_what_a_cache_with_a_hash_of_the_tokens_alone_computes(
 
 
 def test_unchained_hit_leaves_the_moments_cache_as_it_was():
-    runner, last, _ = ask(UNCHAINED, *BEHIND_ANOTHER_PREFIX, num_layers=3)
+    runner, last, _ = unchained(UNCHAINED, *BEHIND_ANOTHER_PREFIX, num_layers=3)
     moment = runner.recording.at(last)
     logged = zip(*(moment.log["D"].stacked_kv(layer) for layer in range(3)), strict=True)
     assert same_bits(moment.kv.read(moment.snapshot, "D"), [torch.stack(rows) for rows in logged])
@@ -279,14 +280,14 @@ NOT_BEHIND = "logical_block is {}; it must be full in D and in A, and D must go 
     ],
 )
 def test_hit_that_would_not_be_wrong_or_not_be_one_is_refused(d, logical_block, sentence):
-    *_, found = ask(probe.UnchainedHit("D", "A", logical_block), Add("A", tuple("abcde")), Add("D", tuple(d)))
+    *_, found = unchained(probe.UnchainedHit("D", "A", logical_block), Add("A", tuple("abcde")), Add("D", tuple(d)))
     assert found == {"refused": sentence}
 
 
-def test_unchained_hit_of_who_is_not_on_the_device_is_refused():
-    *_, found = ask(UNCHAINED, *BEHIND_ANOTHER_PREFIX, Spill("A"))
+def test_unchained_hit_of_a_sequence_that_is_not_on_the_device_is_refused():
+    *_, found = unchained(UNCHAINED, *BEHIND_ANOTHER_PREFIX, Spill("A"))
     assert found["refused"].startswith("A is not on the device")
-    *_, found = ask(replace(UNCHAINED, other="Z"), *BEHIND_ANOTHER_PREFIX)
+    *_, found = unchained(replace(UNCHAINED, other="Z"), *BEHIND_ANOTHER_PREFIX)
     assert found["refused"] == "There is no sequence Z at this step; there is A, X, D."
 
 

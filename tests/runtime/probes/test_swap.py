@@ -1,4 +1,4 @@
-"""What a preemption takes, counted by hand for small runs; and the ways back, each of which is really gone."""
+"""What a preemption takes, counted by hand for small runs; and the cost of a preemption: every way is really taken."""
 
 from dataclasses import replace
 
@@ -10,9 +10,9 @@ from pagedviz import probe
 from pagedviz.engine.policies.limits import Limits
 from pagedviz.probe import PREEMPTIONS, SwapOrRecompute
 from pagedviz.runtime import probes
-from pagedviz.runtime.recording import Moment
-from pagedviz.runtime.swaps import CountedTransfers
-from pagedviz.runtime.ways_back import Decoder, WaysBack, measure
+from pagedviz.runtime.measuring.preemption_cost import Decoder, PreemptionCase, preemption_cost
+from pagedviz.runtime.measuring.swaps import CountedTransfers
+from pagedviz.runtime.running.recording import Moment
 from pagedviz.scenario.operations import Abort, Add, EngineSteps, Free, Spill, Submit
 from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import CacheConfig
@@ -152,14 +152,14 @@ def test_step_that_another_run_has_no_work_left_for_is_no_refusal():
     assert "refused" in asked(4, ops=(*OPS, Abort("A")))
 
 
-# --- the ways back ---
+# --- the cost of a preemption ---
 
 SMALL = Decoder(8, 2, hidden=16, feed_forward=24, num_heads=4, num_kv_heads=2, head_dim=16, dtype=torch.float32)
 
 
 @pytest.mark.parametrize("block_size", [1, 4])
 def test_every_way_back_gives_the_same_kv_and_says_what_it_copied(block_size):
-    found = WaysBack(SMALL, block_size, kernels.device()).checked()
+    found = PreemptionCase(SMALL, block_size, kernels.device()).checked()
     assert (found["copies"], found["staged"]) == (2 * 4 * 8 // block_size, 2)
     assert found["error"] <= 1e-5
 
@@ -172,25 +172,25 @@ def test_bit_that_a_swap_loses_is_found_out(monkeypatch):
 
     monkeypatch.setattr(CountedTransfers, "reload", reload)
     with pytest.raises(AssertionError, match="staged: bits were lost"):
-        WaysBack(SMALL, 4, kernels.device()).checked()
+        PreemptionCase(SMALL, 4, kernels.device()).checked()
     with pytest.raises(AssertionError, match="a staged swap gave other bits"):
         asked(4, preemptions=("swap",))
 
 
 def test_nothing_is_timed_where_no_kernel_is_compiled(monkeypatch):
-    from pagedviz.runtime.probes import ways_back
+    from pagedviz.runtime.probes.measured import preemption_cost
 
-    monkeypatch.setattr(ways_back.launch, "COMPILED", False)
-    monkeypatch.setattr(ways_back, "_measured", lambda: pytest.fail("timed"))
-    answer = probes.answer(probe.WaysBack(), None)
+    monkeypatch.setattr(preemption_cost.launch, "COMPILED", False)
+    monkeypatch.setattr(preemption_cost, "_measured", lambda: pytest.fail("timed"))
+    answer = probes.answer(probe.PreemptionCost(), None)
     assert (answer["gpu"], answer["rows"]) == (None, [])
     assert answer["backend"] == kernels.backend_name()
 
 
 @on_gpu
-def test_measured_ways_back_are_right_and_in_order():
+def test_measured_costs_of_a_preemption_are_right_and_in_order():
     shape = replace(SMALL, num_tokens=256, hidden=256, feed_forward=512, head_dim=64, dtype=torch.bfloat16)
-    found = measure((1, 16), shape)
+    found = preemption_cost((1, 16), shape)
     assert [row["block_size"] for row in found] == [1, 16]
     for row in found:
         assert row["error"] < 1e-2

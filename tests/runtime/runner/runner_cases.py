@@ -1,6 +1,7 @@
 """Runs small enough for the interpreter, and what is left of them."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 import torch
@@ -8,10 +9,12 @@ from torch import Tensor
 
 import kernels
 from pagedviz.engine.log.events.base import Token
+from pagedviz.probe import Probe
 from pagedviz.run.play import Happening
 from pagedviz.run.trace import Check
-from pagedviz.runtime import decode_graph
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime import probes
+from pagedviz.runtime.computing import decode_graph
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.operations import Add, Append, Op
 from pagedviz.scenario.settings import CacheConfig
 
@@ -40,6 +43,11 @@ def on_attention(monkeypatch: pytest.MonkeyPatch, instead: Callable[..., Tensor]
     monkeypatch.setattr(decode_graph, "MOST_GRAPHS", 0)
     put("paged_decode")
     put("paged_prefill")
+
+
+def ask(runner: Runner, asked: Probe, index: int) -> dict[str, Any]:
+    """A probe's answer at the state after `index` happenings."""
+    return probes.answer(asked, runner.recording.at(index))
 
 
 class Played:

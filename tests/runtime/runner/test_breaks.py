@@ -13,8 +13,8 @@ from pagedviz.engine.blocks.pool import BlockPool
 from pagedviz.engine.log.events.blocks import BlockFreed, BlockReleased, BlockShared
 from pagedviz.engine.log.events.transfers import BlockSpilled
 from pagedviz.engine.manager.block_manager import BlockManager
-from pagedviz.runtime.kv_cache import KVCache
-from pagedviz.runtime.kv_log import KVLog
+from pagedviz.runtime.cache.kv_cache import KVCache
+from pagedviz.runtime.checking.kv_log import KVLog
 from pagedviz.scenario.operations import Add, Append, Fork, Free, Reload, Spill
 from tests.runtime.runner.runner_cases import Played, on_attention, one_by_one
 
@@ -331,7 +331,7 @@ def test_row_without_a_slot_that_is_written_all_the_same_is_named_as_unowned(mon
     assert 7 in state.free_blocks
     assert (kind, check.broken) == (
         "TokensWritten",
-        ("poison: device block 7 holds a number in a slot that nobody owns",),
+        ("poison: device block 7 holds a number in an unowned slot",),
     )
 
 
@@ -341,7 +341,7 @@ def test_token_stored_behind_the_last_is_named_as_unowned(monkeypatch, tokens):
     monkeypatch.setattr(kernels, "store_kv", lambda *arguments: store(*arguments[:4], arguments[4] ^ 1))
     _, check, state = first_failure(Add("A", tokens))
     block = state.block_tables["A"][-1]
-    assert f"poison: device block {block} holds a number in a slot that nobody owns" in check.broken
+    assert f"poison: device block {block} holds a number in an unowned slot" in check.broken
 
 
 # --- spilling, reloading, freeing ---
@@ -376,7 +376,7 @@ def test_slots_left_unpoisoned_are_named(monkeypatch, left_by):
     monkeypatch.setattr(KVCache, "apply", leave)
     kind, check, state = first_failure(Add("A", ABC), Spill("A") if left_by is BlockSpilled else Free("A"))
     assert kind == left_by.__name__
-    assert check.broken == (f"poison: device block {state.free_blocks[0]} holds a number in a slot that nobody owns",)
+    assert check.broken == (f"poison: device block {state.free_blocks[0]} holds a number in an unowned slot",)
 
 
 def test_host_slots_left_behind_by_a_reload_are_named(monkeypatch):
@@ -392,7 +392,7 @@ def test_host_slots_left_behind_by_a_reload_are_named(monkeypatch):
     monkeypatch.setattr(KVCache, "apply", leave)
     kind, check, _ = first_failure(Add("A", ABC), Spill("A"), Reload("A"))
     assert kind == "BlockReloaded"
-    assert check.broken == ("poison: host block 0 holds a number in a slot that nobody owns",)
+    assert check.broken == ("poison: host block 0 holds a number in an unowned slot",)
 
 
 # --- the log that judges ---

@@ -8,8 +8,8 @@ from pagedviz.engine.blocks.changes import BlockChanges
 from pagedviz.engine.policies.limits import Speculation
 from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.run.play import Player, planner
-from pagedviz.runtime.kv_cache import KVCache
-from pagedviz.runtime.kv_log import KVLog
+from pagedviz.runtime.cache.kv_cache import KVCache
+from pagedviz.runtime.checking.kv_log import KVLog
 from pagedviz.scenario.operations import Add, Append, Draft, EngineSteps, Free, Generate, Submit, Verify
 from tests.model.model_cases import dense
 from tests.runtime.runner.runner_cases import TINY, Played

@@ -9,7 +9,7 @@ import kernels
 from pagedviz.engine.blocks import hashing
 from pagedviz.engine.blocks.prefix_cache import PrefixCache
 from pagedviz.engine.log import invariants
-from pagedviz.runtime.kv_cache import KVCache
+from pagedviz.runtime.cache.kv_cache import KVCache
 from pagedviz.scenario.operations import Add, Append, Fork, Free, Generate, Reload, Spill
 from tests.runtime.runner.runner_cases import TINY, Played, same_bits
 

@@ -11,9 +11,9 @@ from pagedviz.engine.log.invariants import INVARIANTS
 from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.run.play import planner
 from pagedviz.run_view import CLOSE
-from pagedviz.runtime import decode_graph
-from pagedviz.runtime.probes.lens import MAX_BLOCKS
-from pagedviz.runtime.runner import Runner
+from pagedviz.runtime.checking.limits import MAX_SHOWN_BLOCKS
+from pagedviz.runtime.computing import decode_graph
+from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.operations import Add, Append, EngineSteps, Fork, Free, Generate, Reload, Spill, Submit
 from pagedviz.scenario.scenario import parse
 from pagedviz.scenario.settings import CacheConfig
@@ -348,9 +348,9 @@ def test_number_in_a_slot_that_nobody_owns_is_named():
     played.runner.kv.host_k[0, 3, 0] = 1.0
     check = played.play(Fork("A", "B")).last
     assert set(check.broken) == {
-        f"poison: device block {free} holds a number in a slot that nobody owns",
-        f"poison: device block {tail} holds a number in a slot that nobody owns",
-        "poison: host block 3 holds a number in a slot that nobody owns",
+        f"poison: device block {free} holds a number in an unowned slot",
+        f"poison: device block {tail} holds a number in an unowned slot",
+        "poison: host block 3 holds a number in an unowned slot",
     }
 
 
@@ -380,6 +380,6 @@ def test_largest_seed_is_taken():
 def test_a_table_longer_than_the_lens_takes_is_good_too():
     cache = replace(TINY, block_size=1, num_blocks=72, num_layers=1)
     played = Played(Add("A", tuple(range(66))), Append("A", ("x",)), cache=cache)
-    assert len(played.state.block_tables["A"]) > MAX_BLOCKS
+    assert len(played.state.block_tables["A"]) > MAX_SHOWN_BLOCKS
     assert [check for check in played.checks if not check.ok] == []
     assert played.last.weights == {}

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from pagedviz.engine.log.events.transfers import TierLoadBegun, TierStoreBegun
-from pagedviz.runtime.kv_cache import KVCache
-from pagedviz.runtime.transfers import Transfers
+from pagedviz.runtime.cache.kv_cache import KVCache
+from pagedviz.runtime.cache.transfers import Transfers
 from pagedviz.scenario.operations import Add, EndTransfer, EngineSteps, Free, Load, Store, Submit
 from tests.runtime.runner.runner_cases import TINY, Played, same_bits
 

@@ -9,11 +9,11 @@ from pagedviz import probe
 from pagedviz.engine.blocks.changes import BlockChanges
 from pagedviz.engine.blocks.prefix_cache import PrefixCache
 from pagedviz.model.vocabulary import VOCABULARY
-from pagedviz.runtime import runner as runners
-from pagedviz.runtime.kv_cache import KVCache
+from pagedviz.runtime.cache.kv_cache import KVCache
+from pagedviz.runtime.running import runner as runners
 from pagedviz.scenario.operations import Add, Append, EngineSteps, Free, Generate, Submit
 from tests.model.model_cases import dense
-from tests.runtime.runner.runner_cases import TINY, Played
+from tests.runtime.runner.runner_cases import TINY, Played, ask
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN is the point here
 
@@ -91,7 +91,7 @@ def test_who_has_let_go_of_what_its_newest_token_sees_is_asked_again_when_it_wri
     compared = [check.compared for happening, check in played.steps if happening.event.kind == "BlockOutOfWindow"]
     assert (compared[0], compared[-1], played.last.compared) == (1, 1, 2)
     index = 1 + kinds(played).index("BlockOutOfWindow")
-    assert played.runner.ask(probe.Lens("A", 0, 0), index) == {
+    assert ask(played.runner, probe.Lens("A", 0, 0), index) == {
         "refused": "At this step some of what A's newest token sees is in none of its blocks: only the token to come "
         "can be computed."
     }
@@ -117,7 +117,7 @@ def test_prompts_of_one_launch_share_blocks_in_every_group():
 def test_lens_shows_what_the_window_shows():
     played = Played(Add("A", WORDS), cache=GROUPS)
     last = len(played.steps)
-    full, windowed = (played.runner.ask(probe.Lens("A", layer, 1), last) for layer in (2, 3))
+    full, windowed = (ask(played.runner, probe.Lens("A", layer, 1), last) for layer in (2, 3))
     assert (full["ok"], full["window"], windowed["ok"], windowed["window"]) == (True, None, True, 4)
     blocks = [[turn["block"] for turn in answer["splits"][0]["turns"]] for answer in (full, windowed)]
     assert blocks == [list(played.state.block_tables["A"]), list(played.state.tables(1)["A"][2:])]
@@ -126,7 +126,7 @@ def test_lens_shows_what_the_window_shows():
 
 def test_launch_probe_tells_the_tables_and_slots_of_each_group():
     played = Played(Add("A", WORDS), cache=GROUPS)
-    found = played.runner.ask(probe.Launch(), len(played.steps))
+    found = ask(played.runner, probe.Launch(), len(played.steps))
     groups = found["groups"]
     assert [group["window"] for group in groups] == [None, 4]
     assert [group["block_tables"] for group in groups] == [[list(tables["A"])] for tables in played.state.all_tables]
@@ -144,7 +144,7 @@ def test_launch_probe_tells_the_tables_and_slots_of_each_group():
 )
 def test_what_is_told_of_whole_sequences_is_refused_behind_a_window(asked, sentence):
     played = Played(Add("A", WORDS[:5]), Add("B", ("x", *WORDS[1:5])), cache=WINDOWED)
-    assert played.runner.ask(asked, len(played.steps))["refused"].startswith(sentence)
+    assert ask(played.runner, asked, len(played.steps))["refused"].startswith(sentence)
 
 
 # --- broken on purpose ---
@@ -232,6 +232,4 @@ def test_number_in_the_null_block_is_named():
     played = Played(Add("A", WORDS), Append("A", ("i",)), cache=GROUPS)
     assert played.state.null_block in played.state.tables(1)["A"]
     played.runner.kv.v[1, played.state.null_block, 1] = 1.0
-    assert played.play(Append("A", ("j",))).last.broken == (
-        "poison: device block 0 holds a number in a slot that nobody owns",
-    )
+    assert played.play(Append("A", ("j",))).last.broken == ("poison: device block 0 holds a number in an unowned slot",)

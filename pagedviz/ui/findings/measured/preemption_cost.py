@@ -1,4 +1,4 @@
-"""WaysBack: how long a GPU takes to swap a sequence out and in, and to compute it again."""
+"""PreemptionCost: how long a GPU takes to swap a sequence out and in, and to compute it again."""
 
 import streamlit as st
 

@@ -1,0 +1,42 @@
+"""The same query with every rescale and with FlashAttention-4's lazy rescales, counted by the kernel itself."""
+
+from typing import Any
+
+import kernels
+from pagedviz import probe
+from pagedviz.probe import whole_number
+from pagedviz.runtime.checking.limits import TOLERANCE
+from pagedviz.runtime.probes.attention.newest import must_see_all, newest
+from pagedviz.runtime.running.recording import Moment
+
+
+def answer(asked: probe.LazyRescale, moment: Moment) -> dict[str, Any]:
+    """m and l after each turn of the lazy and of the plain loop, rescales done and skipped, the error of the output."""
+    at = newest(moment, asked.seq_id, asked.layer, asked.head)
+    must_see_all(at)
+    whole_number("sharpness", asked.sharpness, 1, 64)
+    whole_number("threshold", asked.threshold, 0, 100)
+    scale = asked.sharpness * at.q.shape[1] ** -0.5
+    q, k_cache, v_cache = at.q[at.head], at.k_cache[:, :, at.kv_head], at.v_cache[:, :, at.kv_head]
+    given = (q, k_cache, v_cache, at.block_table, at.seq_len, scale)
+    plain = kernels.lazy_rescale(*given, threshold=0.0)
+    found = kernels.lazy_rescale(*given, threshold=float(asked.threshold)) if asked.threshold else plain
+    dense = kernels.dense_attention(at.q[None], at.k, at.v, scale)[0, at.head]
+    error = float((found.out - dense).abs().max())
+    done, skipped = found.rescales.tolist()
+    return {
+        "seq_id": asked.seq_id,
+        "layer": asked.layer,
+        "head": asked.head,
+        "sharpness": asked.sharpness,
+        "threshold": asked.threshold,
+        "blocks": at.block_table.tolist(),
+        "plain_m": plain.m.tolist(),
+        "plain_l": plain.l.tolist(),
+        "m": found.m.tolist(),
+        "l": found.l.tolist(),
+        "done": done,
+        "skipped": skipped,
+        "max_error": error,
+        "ok": error <= TOLERANCE,
+    }

@@ -1,0 +1,1 @@
+"""Probes that time this machine's GPU, once in a process."""
