@@ -1,7 +1,7 @@
-"""When a block is offered to the host tier. A policy is one function: it is asked at each moment of a block's life.
+"""When a block is offered to the host tier. A policy is one function, called at each moment of a block's life.
 
-The tier skips what it has already, so a policy may say yes again: a block whose store was refused or failed, or whose
-copy was evicted, gets its next chance then. Source: SGLang's HiCache.
+The tier skips a block that it has already, so a policy may answer True again. Then the tier stores a block again if the
+first store was refused or failed, or if the copy was evicted. Source: SGLang's HiCache.
 """
 
 from collections.abc import Callable
@@ -11,10 +11,11 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Moment:
-    """What is about to happen to a full block on the device.
+    """What happens to a full block on the device.
 
-    "computed": its tokens are all written. "hit": one more sequence names it instead of computing. "evicted": it is to
-    be handed out for other tokens. `hit_count` is how many sequences used it so far; who computed it is the first.
+    "computed": all of its tokens are written. "hit": one more sequence names it instead of computing its tokens.
+    "evicted": it is about to be handed out for other tokens. `hit_count` is how many sequences have used it; the
+    sequence that computed it is the first.
     """
 
     what: Literal["computed", "hit", "evicted"]
@@ -25,23 +26,23 @@ WritePolicy = Callable[[Moment], bool]
 
 
 def when_asked(moment: Moment) -> bool:
-    """Never by itself: somebody says `store`."""
+    """Never by itself: only the operation `store` copies blocks."""
     return False
 
 
 def write_through(moment: Moment) -> bool:
-    """As soon as it is computed: the copy is there before the device needs the room, and most copies are never used."""
+    """When it is computed. The copy is there before the device needs the room, but most copies are never used."""
     return moment.what != "evicted"
 
 
 def write_back(moment: Moment) -> bool:
-    """Not before it has to go: nothing is copied in vain while there is room, and whoever wants the block must wait."""
+    """When it is evicted. Nothing is copied while the device has room, but the sequence that wants the block waits."""
     return moment.what == "evicted"
 
 
 def on_second_hit(moment: Moment) -> bool:
-    """When a second sequence uses it: what one sequence alone wanted is never copied.
+    """When a second sequence uses it. A block that only one sequence used is never copied.
 
-    HiCache calls it write_through_selective and counts alike: who computes a block is its first hit.
+    HiCache calls it write_through_selective and counts in the same way: computing a block is its first hit.
     """
     return moment.what != "evicted" and moment.hit_count >= 2
