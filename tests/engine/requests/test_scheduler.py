@@ -187,7 +187,7 @@ def test_a_step_in_which_nothing_happens_says_why_each_time():
     scheduler.manager.add("held", "abcdefgh")
     scheduler.submit("A", "ijklm", 1)
     assert [scheduler.step(), scheduler.step()] == [{}, {}]
-    reason = "it takes 2 out of the free queue, which has 1"
+    reason = "it needs 2 free blocks, and the pool has 1"
     assert [event.reason for event in kinds(scheduler, "RequestWaits")] == [reason, reason]
     scheduler.manager.free("held")
     scheduler.submit("B", "nopqrstu", 1)
@@ -201,7 +201,7 @@ def test_expected_outputs_of_who_runs_keep_others_waiting_in_sglang():
     scheduler.submit("B", "efghijklm", 2)
     assert scheduler.step() == {"A": 4}
     (waits,) = kinds(scheduler, "RequestWaits")
-    assert waits.reason == "it takes 3 out of the free queue, which has 5, and 4 should stay in it"
+    assert waits.reason == "it needs 3 free blocks, and the pool has 5, of which 4 should stay free"
 
 
 # --- preempted in the step in which it was scheduled already ---
@@ -292,12 +292,12 @@ def test_who_cannot_come_back_from_the_host_is_told_so_though_nobody_else_is_the
     assert [scheduler.step(), scheduler.step()] == [{"A": 1}, {}]
     (preempted,) = kinds(scheduler, "RequestPreempted")
     assert preempted.sentence == (
-        "A was preempted, because it needs more blocks than are free. All that it has moves to the host."
+        "A was preempted, because it needs more blocks than are free. All of its blocks move to the host."
     )
     (dropped,) = kinds(scheduler, "RequestDropped")
     assert dropped.sentence == (
-        "A gave up all that it had on the host and on the device, because it cannot come back, and nobody runs who "
-        "would make room. It waits again, and its 5 tokens will be computed anew."
+        "A gave up all of its blocks, on the host and on the device, because it does not fit on the device, and no "
+        "request is running that would free blocks. It waits again, with the same 5 tokens."
     )
 
 
@@ -308,7 +308,7 @@ def test_blocks_that_others_name_stay_when_their_sequence_moves_to_the_host():
     scheduler.step()
     scheduler._preempt(scheduler.requests["B"], scheduler.requests["A"])
     (event,) = kinds(scheduler, "RequestPreempted")
-    assert event.then == "1 of its 2 blocks moves to the host, and others name the rest"
+    assert event.then == "1 of its 2 blocks moves to the host. Other sequences name the rest"
 
 
 def test_two_on_the_host_that_hold_the_pool_do_not_wait_for_ever():

@@ -3,7 +3,7 @@
 import pytest
 
 from pagedviz.engine.log.errors import NeverAdmitted, NeverFits
-from pagedviz.engine.policies.admission import Asked, first_chunk_fits, whole_prompt_fits
+from pagedviz.engine.policies.admission import AdmissionInput, first_chunk_fits, whole_prompt_fits
 from pagedviz.engine.policies.limits import Limits
 from tests.engine.requests.request_cases import WatchedScheduler
 
@@ -23,14 +23,14 @@ def test_S13_the_watermark_is_waived_for_who_is_alone_and_kept_beside_others():
     assert len(scheduler.table["a"]) == 7
     assert scheduler.waiting == ["b"]
     (waits,) = kinds(scheduler, "RequestWaits")
-    assert waits.reason == "it takes 1 out of the free queue, which has 3, and 3 should stay in it"
+    assert waits.reason == "it needs 1 free block, and the pool has 3, of which 3 should stay free"
 
 
 def test_S14_with_the_gate_the_whole_prompt_must_fit_and_without_it_the_first_chunk():
     """Printed by vLLM 0.33.0, to which such a prompt may be submitted; ours says at once that it can never fit."""
-    asked = Asked(now=2, prompt=6, free=5, total=5, watermark=0, alone=True, expected_outputs=0)
+    asked = AdmissionInput(now=2, prompt=6, free=5, total=5, watermark=0, alone=True, expected_outputs=0)
     assert first_chunk_fits(asked) == ""
-    assert whole_prompt_fits(asked) == "it takes 6 out of the free queue, which has 5"
+    assert whole_prompt_fits(asked) == "it needs 6 free blocks, and the pool has 5"
     scheduler = WatchedScheduler(6, limits=Limits(8))
     scheduler.manager.admit("a", range(24), None, 8)
     assert scheduler.table == {"a": [1, 2]}
