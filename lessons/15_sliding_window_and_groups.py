@@ -3,7 +3,7 @@ from typing import Any
 
 from pagedviz.engine.log.events.blocks import BlockHit, TokenWritten
 from pagedviz.engine.log.events.windows import BlockOutOfWindow, NullBlockTaken
-from pagedviz.engine.log.snapshot import Row, Snapshot
+from pagedviz.engine.log.snapshot import Snapshot, TableRow
 from pagedviz.engine.policies.windows import below_window, first_seen
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Launch, Lens
@@ -251,7 +251,7 @@ def _write(run: Run, words: Iterator[str], num_tokens: int) -> None:
         run.append("A", [next(words)])
 
 
-def _rows(state: Snapshot, seq_id: str) -> list[Row]:
+def _rows(state: Snapshot, seq_id: str) -> list[TableRow]:
     return [tables[seq_id] for tables in state.all_tables]
 
 

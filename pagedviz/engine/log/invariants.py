@@ -1,4 +1,4 @@
-"""What must hold after every event. Each invariant is one function that yields a sentence for each way it is broken."""
+"""What must hold after every event. Each invariant is one function, and yields one sentence for each breach."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ from pagedviz.engine.log.events.requests import RequestSubmitted, StepStarted, T
 from pagedviz.engine.log.events.transfers import BlockLoaded, BlockReloaded, BlockSpilled, TierEvent, TierStoreBegun
 from pagedviz.engine.log.events.windows import BlockOutOfWindow
 from pagedviz.engine.log.replay.blocks import tokens_up_to
-from pagedviz.engine.log.snapshot import Row, Snapshot
+from pagedviz.engine.log.snapshot import Snapshot, TableRow
 from pagedviz.engine.policies.windows import below_window
 
 Invariant = Callable[[Snapshot, Event, Snapshot], Iterator[str]]
@@ -51,9 +51,9 @@ def ref_count(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
 
 
 def _ref_count(
-    where: str, rows: Iterable[Row], pinned: tuple[int, ...], counts: Mapping[int, int], null: int | None
+    where: str, rows: Iterable[TableRow], pinned: tuple[int, ...], counts: Mapping[int, int], null: int | None
 ) -> Iterator[str]:
-    # Entries out of the window name the null block, which is nobody's.
+    # Entries out of the window name the null block, which has no ref_count.
     named = Counter(block for row in rows for block in row if block not in (None, null)) + Counter(pinned)
     for block in sorted(block for block in named.keys() | counts.keys() if block is not None):
         count = counts.get(block, 0)
@@ -77,8 +77,8 @@ def once_per_table(before: Snapshot, event: Event, after: Snapshot) -> Iterator[
 
 
 def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """A slot is written once in a launch, right after the last filled one, and only when one table alone names its
-    block, which has no hash; or the hash was given for this very launch, and says what is written."""
+    """A launch writes a slot once, right behind the last filled one. Either only one table names its block, which has
+    no hash; or the block got its hash for this launch, and the tokens of the hash are written."""
     if not isinstance(event, Written):
         return
     size = after.block_size
@@ -87,7 +87,7 @@ def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str
         for p, token, slot in zip(range(position, position + len(slots)), tokens, slots, strict=False):
             if _slot(after.block_tables.get(seq_id, ()), p, size) != slot:
                 yield f"{seq_id}'s position {p} does not map to slot {slot}"
-            # In the other groups the slots are whatever the tables say.
+            # The event has the slots of group 0. Those of the other groups follow from their tables.
             others = [_slot(tables.get(seq_id, ()), p, size) for tables in after.group_tables]
             for own in (slot, *others):
                 block, offset = divmod(own, size)
@@ -110,8 +110,8 @@ def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str
             yield f"slot {slot} was written {times} times in one launch"
 
 
-def _slot(row: Row, position: int, size: int) -> int:
-    """Where a table puts a position; -1 where it has no device block for it."""
+def _slot(row: TableRow, position: int, size: int) -> int:
+    """The slot of a position by a table; -1 if the table has no device block for it."""
     block = row[position // size] if position // size < len(row) else None
     return -1 if block is None else block * size + position % size
 
@@ -126,18 +126,18 @@ def table_covers(before: Snapshot, event: Event, after: Snapshot) -> Iterator[st
 
 
 def in_window(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """An entry names the null block only where no token to come looks: below the window of its group."""
+    """An entry names the null block only below the window of its group, where no later token reads."""
     if not isinstance(event, Written | BlockOutOfWindow | DraftsVerified):
         return
     for window, tables in zip(after.windows, after.all_tables, strict=True):
         for seq_id, row in tables.items():
             end = below_window(len(after.verified(seq_id)), window, after.block_size)
             if after.null_block is not None and after.null_block in row[end:]:
-                yield f"{seq_id}'s logical block {row.index(after.null_block, end)} is null, and tokens to come see it"
+                yield f"{seq_id}'s logical block {row.index(after.null_block, end)} is null, and later tokens see it"
 
 
 def lazy_fork(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """A fork takes no block, and a spill or reload keeps the number of distinct blocks."""
+    """A fork takes no block. A spill or reload does not change the number of distinct blocks in use."""
     if isinstance(event, SequenceForked | BlockShared) and before.free_blocks != after.free_blocks:
         yield f"{event.kind} changed the free queue"
     if isinstance(event, BlockSpilled | BlockReloaded):
@@ -148,12 +148,12 @@ def lazy_fork(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
 
 
 def cached_content(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """A block with a hash holds as many tokens as it has slots, and whoever names it has these tokens there, behind the
-    same parent; only a first block has a salt. A block handed out anew has lost its old hash."""
+    """A block with a hash holds one token in each slot. Each sequence that names it has these tokens there, behind the
+    same parent. Only a first block has a salt. A block that is handed out again has lost its old hash."""
     size = after.block_size
     for block, entry in after.cached.items():
         if not 0 <= block < after.num_blocks or block == after.null_block:
-            yield f"cached block {block} is none of the pool's"
+            yield f"cached block {block} is not in the pool"
         if len(entry.tokens) != size:
             yield f"cached block {block} holds {len(entry.tokens)} tokens, not {size}"
         if entry.parent_hash is not None and entry.salt is not None:
@@ -163,10 +163,10 @@ def cached_content(before: Snapshot, event: Event, after: Snapshot) -> Iterator[
             yield from _cached_content(event, after, seq_id, row, group)
     handed_out = {BlockAllocated: "block", BlockCopied: "target", BlockReloaded: "block"}.get(type(event))
     if handed_out and getattr(event, handed_out) in after.cached:
-        yield f"block {getattr(event, handed_out)} was handed out anew and still has a hash"
+        yield f"block {getattr(event, handed_out)} was handed out again and still has a hash"
 
 
-def _cached_content(event: Event, after: Snapshot, seq_id: str, row: Row, group: int) -> Iterator[str]:
+def _cached_content(event: Event, after: Snapshot, seq_id: str, row: TableRow, group: int) -> Iterator[str]:
     size, verified = after.block_size, after.verified(seq_id)
     entries = [None if block is None else after.cached.get(block) for block in row]
     for j, (named, held) in enumerate(zip(row, entries, strict=True)):
@@ -198,23 +198,23 @@ def hit_is_prefix(before: Snapshot, event: Event, after: Snapshot) -> Iterator[s
     if len(row) != event.logical_block or (
         event.computed and not group and held != event.logical_block * after.block_size
     ):
-        yield f"{event.seq_id} hit block {event.block} elsewhere than right behind its last token"
+        yield f"{event.seq_id} hit block {event.block}, which is not right behind its last token"
     if any(block not in before.cached and block != before.null_block for block in row):
-        yield f"{event.seq_id} hit block {event.block} behind a block that was no hit"
+        yield f"{event.seq_id} hit block {event.block} behind a block that was not hit"
     if end >= event.num_tokens:
         yield f"{event.seq_id} hit {end} of its {event.num_tokens} tokens, and one at least must be computed"
 
 
 def queues(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """A request is in one queue at most. Who runs or is swapped out has a sequence; who waits, has finished or was
-    aborted owns nothing."""
+    """A request is in one queue at most. A running or swapped request has a block table. A request that waits, has
+    finished or was aborted has none."""
     for seq_id, times in Counter((*after.waiting, *after.running, *after.swapped)).items():
         if times > 1:
             yield f"{seq_id} is in the queues {times} times"
         if seq_id not in after.requests:
-            yield f"{seq_id} is in a queue, and no request"
+            yield f"{seq_id} is in a queue, and is not a request"
     if not isinstance(event, Written | StepStarted | RequestSubmitted | TokensSampled):
-        return  # a change of several events is on its way
+        return  # in the middle of a change of several events
     for seq_id, request in after.requests.items():
         owns = any(own in after.block_tables for own in request.outputs)
         lives = seq_id in after.running or seq_id in after.swapped
@@ -223,7 +223,7 @@ def queues(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
 
 
 def within_budget(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """A launch computes no more than the token budget, for nobody but those who run, and what it was to compute."""
+    """A launch computes no more than the token budget, only for running requests, and exactly what was scheduled."""
     if sum(after.scheduled.values()) > after.token_budget:
         yield f"{sum(after.scheduled.values())} tokens are scheduled, and the budget is {after.token_budget}"
     running = {own for seq_id in after.running for own in after.requests[seq_id].outputs}
@@ -236,25 +236,25 @@ def within_budget(before: Snapshot, event: Event, after: Snapshot) -> Iterator[s
 
 
 def request_tokens(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """What is in the cache of a request's sequence is its prompt and its outputs, from the first on; and behind them,
-    as long as nobody has verified them, drafts."""
+    """The cached tokens of a request's sequence are its prompt and outputs, from the first on. Behind them there may be
+    drafts that are not verified yet."""
     for name in (*after.running, *after.swapped):
         request = after.requests[name]
         for seq_id, output in request.outputs.items():
             verified = after.verified(seq_id) if seq_id in after.tokens else ()
             known = (*request.prompt, *output)
-            # Drafts that were accepted are told as outputs a few events later.
+            # Accepted drafts become outputs a few events later.
             settled = isinstance(event, Written | StepStarted | TokensSampled)
             if verified[: len(known)] != known[: len(verified)] or (settled and len(verified) > len(known)):
                 yield f"{seq_id} has other tokens in the cache than its request"
 
 
 def drafts(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """Drafts are of sequences that are there, and what is unverified is the newest that it has. What is accepted and
-    rejected is what was written, and no slot is rolled back that holds a token."""
+    """Drafts belong to sequences that exist, and a sequence has at least as many tokens as unverified drafts. The
+    accepted and rejected drafts are those that were written. Only slots of rejected drafts are rolled back."""
     for seq_id in after.drafted.keys() | after.unverified.keys():
         if after.unverified.get(seq_id, 0) > len(after.tokens.get(seq_id, ())) or seq_id not in after.tokens:
-            yield f"{seq_id} has drafts, and not so many tokens"
+            yield f"{seq_id} has more drafts than tokens"
     if isinstance(event, DraftsVerified):
         num = before.unverified.get(event.seq_id, 0)
         tokens = before.tokens[event.seq_id]
@@ -271,7 +271,7 @@ def host_tier(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
     if after.tier is None:
         return
     for block in sorted(after.tier.held_device_blocks - set(after.pinned)):
-        yield f"device block {block} is under a transfer, and has no pin"
+        yield f"device block {block} is in a transfer, and has no pin"
     if isinstance(event, TierEvent) and not isinstance(event, BlockLoaded) and before.tier is not None:
         yield from host_invariants.broken(before.tier, event, after.tier)
     if isinstance(event, TierStoreBegun):

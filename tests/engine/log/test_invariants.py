@@ -234,13 +234,13 @@ def test_hash_of_a_partly_filled_block_and_of_none_of_the_pools_are_named():
     after = replace(state, cached={**state.cached, 2: entry, 6: entry})
     said = invariants.broken(after, NOTHING, after)
     assert "cached_content: B's logical block 1 is cached block 2, which no launch has filled" in said
-    assert "cached_content: cached block 6 is none of the pool's" in said
+    assert "cached_content: cached block 6 is not in the pool" in said
 
 
 def test_block_handed_out_with_its_old_hash_is_named():
     state = replace(cached(), free_blocks=(3, 4, 5))
     event = BlockAllocated("A", 2, 3, "")
-    sentence = "cached_content: block 3 was handed out anew and still has a hash"
+    sentence = "cached_content: block 3 was handed out again and still has a hash"
     assert sentence in invariants.broken(state, event, replay.apply(state, event))
 
 
@@ -258,7 +258,7 @@ def test_write_into_a_cached_block_is_named():
     ("change", "sentence"),
     [
         ({"num_tokens": 4}, "E hit 4 of its 4 tokens, and one at least must be computed"),
-        ({"logical_block": 0}, "E hit block 1 elsewhere than right behind its last token"),
+        ({"logical_block": 0}, "E hit block 1, which is not right behind its last token"),
         ({"block": 4}, "E hit block 4, which has no hash"),
     ],
 )
@@ -277,7 +277,7 @@ def test_hit_behind_a_block_without_a_hash_is_named():
     state = cached()
     before = replace(state, cached={1: state.cached[1]})
     hit = BlockHit("B", 1, 1, "hash", ref_count=2, tokens=("c", "d"), num_tokens=5)
-    sentence = "hit_is_prefix: B hit block 1 behind a block that was no hit"
+    sentence = "hit_is_prefix: B hit block 1 behind a block that was not hit"
     assert sentence in invariants.broken(before, hit, replay.apply(before, hit))
 
 

@@ -1,7 +1,7 @@
-"""What all events have in common: one frozen record an atomic change, in the past tense.
+"""What all events have in common. Each event is one frozen record of one atomic change.
 
-An event's docstring is the sentence that the screen shows, with its fields filled in: one text, not two.
-An event holds every number that replay needs, so the log alone rebuilds each state (`replay.apply`).
+An event's docstring is the sentence that the screen shows, with the event's fields filled in. An event holds every
+number that replay needs, so the log alone rebuilds each state (`replay.apply`).
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ def _frozen(value: Any) -> Any:
 
 
 class InGroup:
-    """An event of one group's table. Where a cache has one group, `group` is None and the sentence does not say it."""
+    """An event of one group's table. In a cache of one group, `group` is None and the sentence does not name it."""
 
     group: int | None
 
