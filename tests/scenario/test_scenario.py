@@ -333,8 +333,8 @@ def test_wrong_file_is_refused_with_where_and_what(source, sentence):
         ({"groups": [8, 4], "window": 8}, "cache.groups is [8, 4] and cache.window is 8; each group has a window of"),
         (
             {"groups": [None, 8, 4], "profile": "vllm-v1"},
-            "cache.groups is [null, 8, 4] and cache.num_layers is 2; every group has as many layers, so the layers "
-            "must be a multiple of 3",
+            "cache.groups is [null, 8, 4] and cache.num_layers is 2; all groups have equally many layers, so "
+            "num_layers must be a multiple of 3",
         ),
         (
             {"groups": [None, 8]},
