@@ -164,7 +164,7 @@ def test_host_that_is_too_small_takes_nothing_and_all_known_words_are_computed_a
     assert happened(seed, "fate", BlockSpilled) == []
     assert [event.seq_id for event in happened(seed, "fate", BlockFreed)] == ["E"] * 9
     assert graded(seed, "fate") == "All are freed, and none moves"
-    assert "9 blocks would move, and 8 host blocks are free" in asked(seed)["fate"].graded()[1]
+    assert "a swap needs 9 host blocks, and 8 are free" in asked(seed)["fate"].graded()[1]
     again = next(e for e in happened(seed, "E again", RequestScheduled) if e.seq_id == "E")
     assert again.num_tokens == preempted.num_tokens + 1 == graded(seed, "E again")
 
