@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from pagedviz import formulas
-from pagedviz.engine.log.history import History
+from pagedviz.engine.log.replay.history import History
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.model.sampling import TooClose
 from pagedviz.run import source

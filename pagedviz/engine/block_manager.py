@@ -12,10 +12,11 @@ from pagedviz.engine.blocks import hashing
 from pagedviz.engine.blocks.hashing import Link
 from pagedviz.engine.blocks.sequence import Sequence
 from pagedviz.engine.host_tier.copies import HostCopies
-from pagedviz.engine.log import errors, sentences
+from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.events.blocks import SequenceAdded, SequenceForked, SequenceFreed
 from pagedviz.engine.log.snapshot import CachedBlock, Snapshot
+from pagedviz.engine.log.text import sentences
 from pagedviz.engine.policies.profiles import Profile
 from pagedviz.engine.policies.windows import Window, agreed_prefix, below_window, most_blocks
 

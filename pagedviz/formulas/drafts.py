@@ -2,8 +2,8 @@
 
 from pagedviz.engine.log.events.base import Event, Write
 from pagedviz.engine.log.events.drafts import DraftsDropped, DraftsVerified, TokensDrafted
-from pagedviz.engine.log.sentences import count
 from pagedviz.engine.log.snapshot import Snapshot
+from pagedviz.engine.log.text.sentences import count
 from pagedviz.scenario.settings import CacheConfig
 
 

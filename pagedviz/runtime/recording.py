@@ -8,7 +8,7 @@ import torch
 from pagedviz.engine.log import replay
 from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.log.events.blocks import Written
-from pagedviz.engine.log.history import KEY_FRAME, History
+from pagedviz.engine.log.replay.history import KEY_FRAME, History
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.run.play import Happening
 from pagedviz.runtime.kv_cache import KVCache

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from pagedviz import run_view
-from pagedviz.engine.log import history
+from pagedviz.engine.log.replay import history
 from pagedviz.run.memory import memory
 from pagedviz.run.play import Player, planner
 from pagedviz.run.trace import Step

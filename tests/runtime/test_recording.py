@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pagedviz import probe
-from pagedviz.engine.log import history
+from pagedviz.engine.log.replay import history
 from pagedviz.probe import Probe
 from pagedviz.runtime import recording
 from pagedviz.runtime.kv_cache import KVCache

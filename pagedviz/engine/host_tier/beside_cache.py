@@ -13,6 +13,7 @@ from pagedviz.engine.host_tier.tier import HostTier
 from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.base import Token
 from pagedviz.engine.log.events.transfers import (
+    BlockHash,
     BlockLoaded,
     TierEvent,
     TierEvicted,
@@ -24,7 +25,7 @@ from pagedviz.engine.log.events.transfers import (
     TierStoreFailed,
     TierTransferEnded,
 )
-from pagedviz.engine.log.host_snapshot import BlockHash, Transfer
+from pagedviz.engine.log.host_snapshot import Transfer
 from pagedviz.engine.policies.free_orders import Freed
 from pagedviz.engine.policies.host_writes import Moment
 

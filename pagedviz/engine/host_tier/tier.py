@@ -19,6 +19,7 @@ from typing import Literal
 from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.transfers import (
     OLDEST,
+    BlockHash,
     TierEvent,
     TierEvicted,
     TierLoadAborted,
@@ -31,7 +32,7 @@ from pagedviz.engine.log.events.transfers import (
     TierStoreFinished,
     TierTouched,
 )
-from pagedviz.engine.log.host_snapshot import BlockHash, TierChunk, TierSnapshot, Transfer
+from pagedviz.engine.log.host_snapshot import TierChunk, TierSnapshot, Transfer
 
 
 class HostTier:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pagedviz.engine.log import sentences
+from pagedviz.engine.log.text import sentences
 
 
 class CacheError(Exception):

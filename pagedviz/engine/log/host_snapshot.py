@@ -1,12 +1,10 @@
 """The state of the host tier, frozen. Its chunks and transfers are frozen too: the tier replaces them."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-# The key by which a block is found; it includes the group if there are several. Equal hashes must mean equal contents,
-# because the tier compares nothing else.
-BlockHash = Hashable
+from pagedviz.engine.log.events.transfers import BlockHash
 
 State = Literal["pending", "ready", "loading", "failed"]
 

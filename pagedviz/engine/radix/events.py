@@ -6,7 +6,7 @@ They are not `Event`s: the steps of a run and the stage know only the block mana
 from dataclasses import dataclass
 
 from pagedviz.engine.log.events.base import Token
-from pagedviz.engine.log.record import Record
+from pagedviz.engine.log.text.record import Record
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ block manager. Like the manager, it reports one event for each change.
 from collections.abc import Callable, Mapping, Sequence
 
 from pagedviz.engine.block_manager import BlockManager
-from pagedviz.engine.log import errors, sentences
+from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.events.requests import (
     BeamsChosen,
@@ -21,6 +21,7 @@ from pagedviz.engine.log.events.requests import (
     StepStarted,
     TokensSampled,
 )
+from pagedviz.engine.log.text import sentences
 from pagedviz.engine.policies.admission import AdmissionInput
 from pagedviz.engine.policies.limits import Limits, Speculation
 from pagedviz.engine.policies.orders import Waiting

@@ -1,8 +1,8 @@
 """A host tier that is watched: each event it reports is checked against every invariant and the order of use."""
 
 from pagedviz.engine.host_tier.tier import HostTier
-from pagedviz.engine.log import host_invariants
 from pagedviz.engine.log.events.transfers import TierEvent, TierEvicted
+from pagedviz.engine.log.invariants import host_tier
 
 
 class WatchedTier(HostTier):
@@ -20,7 +20,7 @@ class WatchedTier(HostTier):
 
     def _watch(self, event: TierEvent) -> None:
         after = self.snapshot()
-        assert host_invariants.broken(self._before, event, after) == []
+        assert host_tier.broken(self._before, event, after) == []
         assert self.held_device_blocks == after.held_device_blocks
         if isinstance(event, TierEvicted):
             idle = {held.block_hash for held in self._before.chunks.values() if held.state == "ready"} - self._given

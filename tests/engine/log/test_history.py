@@ -2,8 +2,8 @@
 
 import pytest
 
-from pagedviz.engine.log import history
-from pagedviz.engine.log.history import History
+from pagedviz.engine.log.replay import history
+from pagedviz.engine.log.replay.history import History
 from pagedviz.run.play import planner
 from tests.run.run_cases import RUN
 

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from pagedviz.engine.log import host_invariants
 from pagedviz.engine.log.events.transfers import TierEvicted, TierTouched
 from pagedviz.engine.log.host_snapshot import TierSnapshot
+from pagedviz.engine.log.invariants import host_tier
 from tests.engine.host_tier.tier_cases import WatchedTier
 
 
@@ -40,7 +40,7 @@ def without_chunk(chunk: int) -> TierSnapshot:
 
 
 def test_good_tier_breaks_nothing():
-    assert host_invariants.broken(state(), NOTHING, state()) == []
+    assert host_tier.broken(state(), NOTHING, state()) == []
 
 
 @pytest.mark.parametrize(
@@ -81,24 +81,22 @@ def test_good_tier_breaks_nothing():
     ],
 )
 def test_broken_tier_is_named(broken, sentence):
-    assert sentence in host_invariants.broken(broken, NOTHING, broken)
+    assert sentence in host_tier.broken(broken, NOTHING, broken)
 
 
 @pytest.mark.parametrize(("block_hash", "chunk", "what"), [("a", 0, "loading"), ("c", 2, "pending")])
 def test_eviction_of_what_is_in_flight_is_named(block_hash, chunk, what):
-    broken = host_invariants.broken(state(), TierEvicted(block_hash, chunk), state())
+    broken = host_tier.broken(state(), TierEvicted(block_hash, chunk), state())
     assert f"only_idle_evicted: {block_hash} was evicted while it was {what}" in broken
 
 
 def test_hit_before_its_store_has_finished_is_named():
     early = with_chunk(2, state="ready")
-    assert "finished_stores_are_hits: chunk 2 is ready, and no store of it has finished" in host_invariants.broken(
+    assert "finished_stores_are_hits: chunk 2 is ready, and no store of it has finished" in host_tier.broken(
         state(), NOTHING, early
     )
 
 
 def test_change_that_no_event_told_is_named():
     silent = dataclasses.replace(state(), recency=tuple("bac"))
-    assert host_invariants.broken(state(), NOTHING, silent) == [
-        "replay_agrees: replaying TierTouched gives another tier"
-    ]
+    assert host_tier.broken(state(), NOTHING, silent) == ["replay_agrees: replaying TierTouched gives another tier"]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pagedviz.engine.log import errors, sentences
+from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.log.events.blocks import (
     BatchWritten,
@@ -24,6 +24,7 @@ from pagedviz.engine.log.events.requests import (
     RequestSubmitted,
 )
 from pagedviz.engine.log.events.windows import BlockOutOfWindow, PrefixSkipped
+from pagedviz.engine.log.text import sentences
 
 
 @pytest.mark.parametrize(

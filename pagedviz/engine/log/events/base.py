@@ -8,7 +8,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from pagedviz.engine.log.record import Record
+from pagedviz.engine.log.text.record import Record
 
 Token = str | int
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from pagedviz.engine.log import sentences
 from pagedviz.engine.log.events.base import Event, InGroup, Token, Write
+from pagedviz.engine.log.text import sentences
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ A request waits, runs or is swapped out. It has a sequence with a block table on
 
 from dataclasses import dataclass
 
-from pagedviz.engine.log import sentences
 from pagedviz.engine.log.events.base import Event, Token
+from pagedviz.engine.log.text import sentences
 
 
 @dataclass(frozen=True)

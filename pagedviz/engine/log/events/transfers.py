@@ -1,10 +1,14 @@
 """Events of transfers between the device and the host: blocks spilled and reloaded, and all events of the host tier."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
-from pagedviz.engine.log import sentences
 from pagedviz.engine.log.events.base import Event, Token
-from pagedviz.engine.log.host_snapshot import BlockHash
+from pagedviz.engine.log.text import sentences
+
+# The key by which a block is found; it includes the group if there are several. Equal hashes must mean equal contents,
+# because the tier compares nothing else.
+BlockHash = Hashable
 
 OLDEST = "of the chunks that no transfer uses, its last use is the longest time ago"
 

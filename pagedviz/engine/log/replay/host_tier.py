@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from pagedviz.engine.log.events.transfers import (
+    BlockHash,
     TierEvent,
     TierEvicted,
     TierLoadAborted,
@@ -19,7 +20,7 @@ from pagedviz.engine.log.events.transfers import (
     TierTouched,
     TierTransferEvent,
 )
-from pagedviz.engine.log.host_snapshot import BlockHash, TierChunk, TierSnapshot, Transfer
+from pagedviz.engine.log.host_snapshot import TierChunk, TierSnapshot, Transfer
 
 
 def apply(before: TierSnapshot, event: TierEvent) -> TierSnapshot:

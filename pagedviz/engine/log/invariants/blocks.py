@@ -1,9 +1,8 @@
-"""What must hold after every event. Each invariant is one function, and yields one sentence for each breach."""
+"""What must hold for blocks, tables and hashes after every event."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from pagedviz.engine.log import host_invariants, replay
 from pagedviz.engine.log.events.base import Event, OperationRefused
 from pagedviz.engine.log.events.blocks import (
     BlockAllocated,
@@ -14,15 +13,10 @@ from pagedviz.engine.log.events.blocks import (
     TokenWritten,
     Written,
 )
-from pagedviz.engine.log.events.drafts import DraftsVerified
-from pagedviz.engine.log.events.requests import RequestSubmitted, StepStarted, TokensSampled
-from pagedviz.engine.log.events.transfers import BlockLoaded, BlockReloaded, BlockSpilled, TierEvent, TierStoreBegun
-from pagedviz.engine.log.events.windows import BlockOutOfWindow
+from pagedviz.engine.log.events.requests import RequestSubmitted, StepStarted
+from pagedviz.engine.log.events.transfers import BlockReloaded, BlockSpilled
 from pagedviz.engine.log.replay.blocks import tokens_up_to
 from pagedviz.engine.log.snapshot import Snapshot, TableRow
-from pagedviz.engine.policies.windows import below_window
-
-Invariant = Callable[[Snapshot, Event, Snapshot], Iterator[str]]
 
 
 def one_state(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
@@ -85,10 +79,10 @@ def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str
     written: Counter[int] = Counter()
     for seq_id, position, tokens, slots in event.writes:
         for p, token, slot in zip(range(position, position + len(slots)), tokens, slots, strict=False):
-            if _slot(after.block_tables.get(seq_id, ()), p, size) != slot:
+            if slot_of(after.block_tables.get(seq_id, ()), p, size) != slot:
                 yield f"{seq_id}'s position {p} does not map to slot {slot}"
             # The event has the slots of group 0. Those of the other groups follow from their tables.
-            others = [_slot(tables.get(seq_id, ()), p, size) for tables in after.group_tables]
+            others = [slot_of(tables.get(seq_id, ()), p, size) for tables in after.group_tables]
             for own in (slot, *others):
                 block, offset = divmod(own, size)
                 count, cached = after.ref_counts.get(block, 0), before.cached.get(block)
@@ -110,7 +104,7 @@ def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str
             yield f"slot {slot} was written {times} times in one launch"
 
 
-def _slot(row: TableRow, position: int, size: int) -> int:
+def slot_of(row: TableRow, position: int, size: int) -> int:
     """The slot of a position by a table; -1 if the table has no device block for it."""
     block = row[position // size] if position // size < len(row) else None
     return -1 if block is None else block * size + position % size
@@ -123,17 +117,6 @@ def table_covers(before: Snapshot, event: Event, after: Snapshot) -> Iterator[st
             needed = -(-after.seq_len(seq_id) // after.block_size)
             if len(row) < needed:
                 yield f"{seq_id} has {after.seq_len(seq_id)} tokens and {len(row)} table entries, and needs {needed}"
-
-
-def in_window(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """An entry names the null block only below the window of its group, where no later token reads."""
-    if not isinstance(event, Written | BlockOutOfWindow | DraftsVerified):
-        return
-    for window, tables in zip(after.windows, after.all_tables, strict=True):
-        for seq_id, row in tables.items():
-            end = below_window(len(after.verified(seq_id)), window, after.block_size)
-            if after.null_block is not None and after.null_block in row[end:]:
-                yield f"{seq_id}'s logical block {row.index(after.null_block, end)} is null, and later tokens see it"
 
 
 def lazy_fork(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
@@ -203,122 +186,3 @@ def hit_is_prefix(before: Snapshot, event: Event, after: Snapshot) -> Iterator[s
         yield f"{event.seq_id} hit block {event.block} behind a block that was not hit"
     if end >= event.num_tokens:
         yield f"{event.seq_id} hit {end} of its {event.num_tokens} tokens, and one at least must be computed"
-
-
-def queues(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """A request is in one queue at most. A running or swapped request has a block table. A request that waits, has
-    finished or was aborted has none."""
-    for seq_id, times in Counter((*after.waiting, *after.running, *after.swapped)).items():
-        if times > 1:
-            yield f"{seq_id} is in the queues {times} times"
-        if seq_id not in after.requests:
-            yield f"{seq_id} is in a queue, and is not a request"
-    if not isinstance(event, Written | StepStarted | RequestSubmitted | TokensSampled):
-        return  # in the middle of a change of several events
-    for seq_id, request in after.requests.items():
-        owns = any(own in after.block_tables for own in request.outputs)
-        lives = seq_id in after.running or seq_id in after.swapped
-        if owns != lives:
-            yield f"{seq_id} {'owns a block table' if owns else 'has none'}, and {'runs' if lives else 'does not run'}"
-
-
-def within_budget(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """A launch computes no more than the token budget, only for running requests, and exactly what was scheduled."""
-    if sum(after.scheduled.values()) > after.token_budget:
-        yield f"{sum(after.scheduled.values())} tokens are scheduled, and the budget is {after.token_budget}"
-    running = {own for seq_id in after.running for own in after.requests[seq_id].outputs}
-    for seq_id in after.scheduled.keys() - running:
-        yield f"{seq_id} is scheduled, and does not run"
-    if isinstance(event, Written):
-        for seq_id, _, tokens, _ in event.writes:
-            if seq_id in running and len(tokens) != after.scheduled.get(seq_id):
-                yield f"{seq_id} wrote {len(tokens)} tokens, and was scheduled {after.scheduled.get(seq_id, 0)}"
-
-
-def request_tokens(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """The cached tokens of a request's sequence are its prompt and outputs, from the first on. Behind them there may be
-    drafts that are not verified yet."""
-    for name in (*after.running, *after.swapped):
-        request = after.requests[name]
-        for seq_id, output in request.outputs.items():
-            verified = after.verified(seq_id) if seq_id in after.tokens else ()
-            known = (*request.prompt, *output)
-            # Accepted drafts become outputs a few events later.
-            settled = isinstance(event, Written | StepStarted | TokensSampled)
-            if verified[: len(known)] != known[: len(verified)] or (settled and len(verified) > len(known)):
-                yield f"{seq_id} has other tokens in the cache than its request"
-
-
-def drafts(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """Drafts belong to sequences that exist, and a sequence has at least as many tokens as unverified drafts. The
-    accepted and rejected drafts are those that were written. Only slots of rejected drafts are rolled back."""
-    for seq_id in after.drafted.keys() | after.unverified.keys():
-        if after.unverified.get(seq_id, 0) > len(after.tokens.get(seq_id, ())) or seq_id not in after.tokens:
-            yield f"{seq_id} has more drafts than tokens"
-    if isinstance(event, DraftsVerified):
-        num = before.unverified.get(event.seq_id, 0)
-        tokens = before.tokens[event.seq_id]
-        if (*event.accepted, *event.rejected) != tokens[len(tokens) - num :]:
-            yield f"{event.seq_id} verified other drafts than it had written"
-        rolled_back = range(len(tokens) - len(event.rejected), len(tokens))
-        slots = [_slot(t[event.seq_id], p, after.block_size) for t in before.all_tables for p in rolled_back]
-        if tuple(slots) != event.slots or event.num_tokens != rolled_back.start:
-            yield f"{event.seq_id} rolled back other slots than those of its rejected drafts"
-
-
-def host_tier(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """The tier's own rules hold, and every device block of an unfinished transfer has a pin."""
-    if after.tier is None:
-        return
-    for block in sorted(after.tier.held_device_blocks - set(after.pinned)):
-        yield f"device block {block} is in a transfer, and has no pin"
-    if isinstance(event, TierEvent) and not isinstance(event, BlockLoaded) and before.tier is not None:
-        yield from host_invariants.broken(before.tier, event, after.tier)
-    if isinstance(event, TierStoreBegun):
-        for key, block in zip(event.block_hashes, event.device_blocks, strict=True):
-            if block not in before.cached or before.cached[block].block_hash != str(key)[:8]:
-                yield f"{str(key)[:8]} is stored from device block {block}, which does not hold it"
-
-
-def refused_changes_nothing(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """A refused operation leaves the whole state as it was."""
-    if isinstance(event, OperationRefused) and before != after:
-        yield f"the refused {event.op} changed the state"
-
-
-def replay_agrees(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """The event alone, applied to the state before, gives the state after: the log is complete."""
-    try:
-        replayed = replay.apply(before, event)
-    except (LookupError, ValueError):
-        yield f"{event.kind} cannot be replayed: it names what is not there"
-        return
-    if replayed != after:
-        yield f"replaying {event.kind} gives another state than the manager's"
-
-
-INVARIANTS: tuple[Invariant, ...] = (
-    one_state,
-    ref_count,
-    once_per_table,
-    write_alone,
-    table_covers,
-    lazy_fork,
-    cached_content,
-    hit_is_prefix,
-    queues,
-    within_budget,
-    request_tokens,
-    in_window,
-    drafts,
-    host_tier,
-    refused_changes_nothing,
-    replay_agrees,
-)
-
-
-def broken(before: Snapshot, event: Event, after: Snapshot) -> list[str]:
-    """Each broken invariant as "name: what is wrong, with ids". Empty when all hold."""
-    return [
-        f"{invariant.__name__}: {sentence}" for invariant in INVARIANTS for sentence in invariant(before, event, after)
-    ]

@@ -1,6 +1,6 @@
 """A frozen record whose docstring is the sentence that the screen shows."""
 
-from pagedviz.engine.log import sentences
+from pagedviz.engine.log.text import sentences
 
 
 class Record:

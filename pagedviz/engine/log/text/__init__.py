@@ -1,0 +1,1 @@
+"""How the screen says what happened: docstrings with their fields filled in."""
