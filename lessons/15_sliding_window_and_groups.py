@@ -4,8 +4,9 @@ from typing import Any
 from pagedviz.engine.log.events.blocks import BlockHit, TokenWritten
 from pagedviz.engine.log.events.windows import BlockOutOfWindow, NullBlockTaken
 from pagedviz.engine.log.snapshot import Snapshot, TableRow
+from pagedviz.engine.log.text.sentences import count
 from pagedviz.engine.policies.windows import below_window, first_seen
-from pagedviz.lesson import After, Page, Question, Run
+from pagedviz.lesson import After, Page, Question, Run, free_queue, listed
 from pagedviz.probe import Launch, Lens
 from pagedviz.scenario.settings import CacheConfig
 
@@ -66,7 +67,7 @@ def lesson(run: Run) -> Iterator[Page]:
             "write before it lets go of a block?",
             answer=lambda after: _written_before_release(after),
             explain=lambda after: (
-                f"Up to position {WINDOW + size - 2}, {_words(_written_before_release(after))} more, a token sees some of "
+                f"Up to position {WINDOW + size - 2}, {count(_written_before_release(after), 'word')} more, a token sees some of "
                 f"logical block 0, positions 0 to {size - 1}. Position {WINDOW + size - 1} sees {size} to {WINDOW + size - 1}, "
                 "and who comes later sees nothing older. So before that word A let go of block "
                 f"{after.first('BlockOutOfWindow').block}."
@@ -119,7 +120,7 @@ def lesson(run: Run) -> Iterator[Page]:
             explain=lambda after: (
                 f"The newest token, at position {longer - 1}, sees from {longer} − {WINDOW} = {longer - WINDOW} on, and "
                 f"{longer - WINDOW} // {size} = {(longer - WINDOW) // size}: the loop began at logical block "
-                f"{_turns(after)[0]['logical_block']}. It loaded {_listed(turn['block'] for turn in _turns(after))}, and "
+                f"{_turns(after)[0]['logical_block']}. It loaded {listed(turn['block'] for turn in _turns(after))}, and "
                 "no entry before them was even looked at."
             ),
             unit="block id",
@@ -135,7 +136,7 @@ def lesson(run: Run) -> Iterator[Page]:
         "It starts at the window",
         "Below is what the launch of this step was given: for each group its own table, its own slots, and its window. In "
         f"group 1 the kernel's loop started at the window: at position {longer - WINDOW}, in block "
-        f"{_rows(run.state, 'A')[1][(longer - WINDOW) // size]}, of which it masked {hidden} token{_s(hidden)}. (Faded on the "
+        f"{_rows(run.state, 'A')[1][(longer - WINDOW) // size]}, of which it masked {count(hidden, 'token')}. (Faded on the "
         "stage is what the *next* token will not see.)\n\n"
         "Every slot that nobody owns holds NaN here, and so does the null block. Had the kernel read one of them, the output "
         "would be no number. The check is green: it never reads below the window.",
@@ -172,7 +173,7 @@ def lesson(run: Run) -> Iterator[Page]:
             explain=lambda after: (
                 f"All {common // size} whole blocks: {size * len(_hit(after, 'B', 0))} tokens. Group 0 has every one of "
                 f"them. Group 1 needs only what the token behind them sees, from {common // size * size} − {WINDOW} + 1 = "
-                f"{first_seen(common // size * size, WINDOW)} on: blocks {_listed(_hit(after, 'B', 1))}."
+                f"{first_seen(common // size * size, WINDOW)} on: blocks {listed(_hit(after, 'B', 1))}."
             ),
             unit="tokens",
         ),
@@ -195,7 +196,7 @@ def lesson(run: Run) -> Iterator[Page]:
         "block stands in, though B never had a block there.\n\n"
         f"Blocks {one} and {other} have the same hash, `{run.state.cached[one].block_hash[:4]}`: the same tokens, in other "
         "layers. So a block is found by its hash **and its group**.\n\n"
-        f"B is finished next. The free queue is then {_queue(then)}; those in bold are cached.",
+        f"B is finished next. The free queue is then {free_queue(then)}; those in bold are cached.",
         Question(
             f"Then C arrives with {len(crowd)} new words and takes {of_c} blocks. Which block loses its hash?",
             answer=lambda after: int(after.first("BlockEvicted").block),
@@ -214,7 +215,7 @@ def lesson(run: Run) -> Iterator[Page]:
     yield Page(
         "Lost in one group",
         f"C is finished too. In group 0 all of A's blocks can be found, for A names them still. In group 1 A's first "
-        f"{size} tokens are lost; what A let go later, blocks {_listed(e.block for e in _released(run)[1:])}, is still there.",
+        f"{size} tokens are lost; what A let go later, blocks {listed(e.block for e in _released(run)[1:])}, is still there.",
         Question(
             f"D arrives: A's first {begins} words, then another. Before C came, {would_hit} of its tokens would have been "
             "found. How many are found now?",
@@ -226,8 +227,8 @@ def lesson(run: Run) -> Iterator[Page]:
                     "length on which both agree but 0."
                     if not below_window(would_hit, WINDOW, size)
                     else f"{would_hit} − {WINDOW} + 1 = {first_seen(would_hit, WINDOW)} on, so group 1 needs logical blocks "
-                    f"{_listed(range(below_window(would_hit, WINDOW, size), would_hit // size))}, and it has them: "
-                    f"{_listed(_hit(after, 'D', 1))}. What it has lost it does not need."
+                    f"{listed(range(below_window(would_hit, WINDOW, size), would_hit // size))}, and it has them: "
+                    f"{listed(_hit(after, 'D', 1))}. What it has lost it does not need."
                 )
             ),
             unit="tokens",
@@ -262,10 +263,6 @@ def _released(run: Run) -> list[BlockOutOfWindow]:
 def _written_before_release(after: After) -> int:
     release = after.events.index(after.first("BlockOutOfWindow"))
     return sum(isinstance(event, TokenWritten) for event in after.events[:release])
-
-
-def _words(count: int) -> str:
-    return f"{count} word{_s(count)}"
 
 
 def _turns(after: After) -> list[dict[str, int]]:
@@ -332,17 +329,5 @@ def _older_rule(run: Run) -> str:
     )
 
 
-def _queue(state: Snapshot) -> str:
-    return _listed(f"**{block}**" if block in state.cached else block for block in state.free_blocks)
-
-
 def _list(row: Iterable[object]) -> str:
-    return f"[{_listed(row)}]"
-
-
-def _listed(things: Iterable[object]) -> str:
-    return ", ".join(map(str, things))
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
+    return f"[{listed(row)}]"

@@ -11,7 +11,7 @@ Nothing here draws; the app and the command line both play what `load` returns.
 
 import importlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -227,6 +227,16 @@ class Run:
         self.ops.append(op)
         self._happening = self._player.perform(op)
         self.go_on(until)
+
+
+def listed(items: Iterable[object]) -> str:
+    """Example: listed([2, 7]) -> "2, 7"."""
+    return ", ".join(map(str, items))
+
+
+def free_queue(state: Snapshot) -> str:
+    """The free blocks of the device, head first; blocks with a hash are bold."""
+    return listed(f"**{block}**" if block in state.cached else block for block in state.free_blocks)
 
 
 def names() -> list[str]:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from pagedviz.engine.log.events.base import frozen
+
 Answer = Mapping[str, Any]
 NOT_FINITE = "A number that the kernel gave is not finite, so it is wrong, and nothing is shown of it."
 
@@ -31,12 +33,8 @@ class Probe:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Probe":
-        fields = {name: _frozen(value) for name, value in data.items()}
+        fields = {name: frozen(value) for name, value in data.items()}
         return Probe.kinds[str(fields.pop("kind"))](**fields)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)

@@ -37,12 +37,13 @@ class Event(Record):
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> "Event":
-        fields = {name: _frozen(value) for name, value in data.items()}
+        fields = {name: frozen(value) for name, value in data.items()}
         return Event.kinds[str(fields.pop("kind"))](**fields)
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+def frozen(value: Any) -> Any:
+    """A JSON value with its lists as tuples."""
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 class InGroup:

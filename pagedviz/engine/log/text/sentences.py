@@ -13,9 +13,9 @@ def named(items: Sequence[Any]) -> str:
     return first + (f" and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else "")
 
 
-def count(number: int, noun: str) -> str:
-    """Example: count(2, "block") -> "2 blocks"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def count(number: int, noun: str, ending: str = "s") -> str:
+    """Example: count(2, "block") -> "2 blocks"; count(2, "launch", "es") -> "2 launches"."""
+    return f"{number} {noun}{'' if number == 1 else ending}"
 
 
 def span(noun: str, first: int, number: int) -> str:
