@@ -1,12 +1,12 @@
-"""What a lesson is: a generator whose code between two pages is what happens, and whose pages are what is said.
+"""A lesson is a generator of pages. The code between two pages is what happens between them.
 
     def lesson(run):
-        yield Page("Two words", "...")          # said of the empty cache
+        yield Page("Two words", "...")          # shown beside the empty cache
         run.add("A", "Four score")               # happens next, step by step
         yield Page("They landed", f"... block {run.state.block_tables['A'][0]} ...")
 
-A page's question is asked before the code behind it runs, and its answer is computed from the state that follows.
-Nothing here draws; the app and the command line both play what `load` returns.
+A page's question is asked before the code behind it runs. Its answer is computed from the state after that code.
+Nothing here draws. The app and the command line both play what `load` returns.
 """
 
 import importlib
@@ -48,8 +48,8 @@ LESSONS = Path(__file__).parent.parent / "lessons"
 
 @dataclass(frozen=True)
 class After:
-    """What a question is graded from: the state before it, what happened next, the state after, and, when the question
-    has a probe, what the tensors of that state answered (`found`)."""
+    """The data from which a question is graded: the state before it, the events that follow, the state after them, and
+    the answer of its probe, if it has one (`found`)."""
 
     before: Snapshot
     events: tuple[Event, ...]
@@ -57,7 +57,7 @@ class After:
     found: Answer = field(default_factory=dict)
 
     def first(self, kind: str) -> Any:
-        """The first event of a kind that happened, or None."""
+        """The first event of a kind, or None."""
         return next((event for event in self.events if event.kind == kind), None)
 
 
@@ -65,9 +65,9 @@ class After:
 class Question:
     """A prediction that the learner enters before the next step runs.
 
-    `answer` reads it off what follows; `explain` says why, with the actual numbers. With `choices` the learner picks
-    one, else types a whole number (`unit` says of what). With a `probe`, the kernels are asked first, about the state
-    that the question is graded at: their answer is `found`.
+    `answer` returns the right answer, `explain` the reason with the actual numbers. With `choices` the learner picks
+    one; otherwise the learner types a whole number (`unit` names what it counts). With a `probe`, the kernels answer
+    first, about the state at which the question is graded: their answer is `found`.
     """
 
     text: str
@@ -80,8 +80,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Page:
-    """What is said at one moment: one claim, in Markdown. What `shows` answers stands below the stage: of the state
-    of that moment, or of each state until the next page."""
+    """A text beside the stage: one claim, in Markdown. The answer of `shows` stands below the stage, for the page's
+    state, or for each state until the next page."""
 
     title: str
     text: str
@@ -91,7 +91,7 @@ class Page:
 
 @dataclass(frozen=True)
 class PlacedPage:
-    """A page and when it is shown: from state `step` on, until the next page. Its question is graded at `graded_at`."""
+    """A page that is shown from state `step` on, until the next page. Its question is graded at state `graded_at`."""
 
     page: Page
     step: int
@@ -99,7 +99,7 @@ class PlacedPage:
     outcome: After
 
     def graded(self, found: Answer | None = None) -> tuple[int | str, str]:
-        """The right answer and why; `found` is what the question's probe answered, if it has one."""
+        """The right answer and the reason; `found` is the answer of the question's probe, if it has one."""
         question = self.page.question
         assert question is not None
         outcome = replace(self.outcome, found=found or {})
@@ -108,7 +108,7 @@ class PlacedPage:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson with its seed filled in: a scenario that anyone can run, and the pages beside it."""
+    """A lesson that was played with one seed: its scenario, and the pages beside it."""
 
     name: str
     title: str
@@ -117,26 +117,26 @@ class Lesson:
     pages: tuple[PlacedPage, ...]
 
     def probes(self) -> list[tuple[int, Probe]]:
-        """Everything that the pages ask of the tensors, each with the state that it is asked of."""
+        """All probes of the pages, each with the index of its state."""
         asked = [(placed.step, placed.page.shows) for placed in self.pages]
         asked += [(placed.graded_at, placed.page.question.probe) for placed in self.pages if placed.page.question]
         return [(index, probe) for index, probe in asked if probe is not None]
 
     def page_at(self, step: int) -> PlacedPage:
-        """The page shown at a step: the last one that has come, or the first while the lesson is being set up."""
+        """The page at a step: the newest page up to it, or the first page if there is none yet."""
         return next((placed for placed in reversed(self.pages) if placed.step <= step), self.pages[0])
 
 
 class Run:
-    """What a lesson writes on: each call is one operation of the scenario, played at once on a real block manager.
+    """The run of a lesson. Each call is one operation of the scenario, played at once on a real block manager.
 
-    `until` stops in the middle of an operation, before the rest of it has happened: behind its next event of that kind.
-    The rest happens with `go_on`, or before the next operation.
+    `until` stops an operation right behind its next event of that kind. The rest of the operation happens with `go_on`,
+    or before the next operation.
     """
 
     def __init__(self, cache: CacheConfig, seed: int) -> None:
         self.cache, self.seed = cache, seed
-        self.random = random.Random(seed)  # for what a new seed should change
+        self.random = random.Random(seed)  # for choices that differ from seed to seed
         self.ops: list[Op] = []
         self.events: list[Event] = []
         self._player = planner(cache, seed)
@@ -165,19 +165,20 @@ class Run:
         self._do(Free(seq_id))
 
     def num_hit_tokens(self, tokens: Sequence[Token]) -> int:
-        """Tokens of a prompt that lie in cached blocks now. Looking changes nothing."""
+        """How many tokens of a prompt are in cached blocks now. This changes nothing."""
         return len(self._player.manager.longest_prefix(tokens)) * self.cache.block_size
 
     def likeliest(self, tokens: Sequence[Token], k: int) -> Candidates:
-        """The k words that the model likes best behind these, with their log-probabilities. Looking changes nothing."""
+        """The model's k likeliest words behind these tokens, with their log-probabilities. This changes nothing."""
         return sampling.best(dense_model(self.cache, self.seed).logits(tokens), k)
 
     def guesses(self, tokens: Sequence[Token], k: int, corrected: bool = True) -> list[tuple[Token, float]]:
-        """What the drafter would draft behind these, each with its confidence. Looking changes nothing."""
+        """The drafts that the drafter would make behind these tokens, each with its confidence. This changes
+        nothing."""
         return drafter.drafts(self.cache, self.seed, tokens, k, corrected)
 
     def draft(self, seq_id: str, drafts: int | Sequence[Token], min_confidence: float = 0.0) -> None:
-        """So many drafts of the drafter's, or those that are given."""
+        """Draft so many tokens with the drafter, or the given ones."""
         given = () if isinstance(drafts, int) else tuple(drafts)
         self._do(Draft(seq_id, drafts if isinstance(drafts, int) else len(given), given, min_confidence))
 
@@ -196,7 +197,7 @@ class Run:
         samples: int = 1,
         beams: int = 1,
     ) -> None:
-        """A request whose outputs are given, or for `max_tokens` of the model's own."""
+        """Submit a request, with given outputs or for `max_tokens` outputs of the model."""
         outputs = _tokens(says)
         self._do(Submit(seq_id, _tokens(text), len(outputs) or max_tokens, outputs, priority, salt, samples, beams))
 
@@ -207,15 +208,15 @@ class Run:
         self._do(Abort(seq_id))
 
     def again(self, **settings: Any) -> "Run":
-        """Another run, of the same operations so far on a cache of other `settings`. What it does from then on is no
-        part of the lesson: it is for numbers that stand beside the lesson's own."""
+        """Another run of the same operations so far, on a cache of other `settings`. Its later operations are not part
+        of the lesson: it gives numbers to compare with."""
         beside = Run(replace(self.cache, **settings), self.seed)
         for op in self.ops:
             beside._do(op)
         return beside
 
     def go_on(self, until: str = "") -> None:
-        """Let the rest of an operation happen that was stopped in the middle."""
+        """Continue an operation that was stopped in the middle."""
         for happening in self._happening:
             self.events.append(happening.event)
             self.state = happening.snapshot
@@ -249,14 +250,14 @@ def load(name: str, seed: int | None = None) -> Lesson:
     module = importlib.import_module(f"lessons.{name}")
     seed = module.SEED if seed is None else seed
     run = Run(module.CACHE, seed)
-    said: list[tuple[Page, int, Snapshot]] = []
+    shown: list[tuple[Page, int, Snapshot]] = []
     for page in module.lesson(run):
-        said.append((page, len(run.events), run.state))
+        shown.append((page, len(run.events), run.state))
     run.go_on()
-    ends = [(step, state) for _, step, state in said[1:]] + [(len(run.events), run.state)]
+    ends = [(step, state) for _, step, state in shown[1:]] + [(len(run.events), run.state)]
     pages = tuple(
         PlacedPage(page, step, end, After(before, tuple(run.events[step:end]), after))
-        for (page, step, before), (end, after) in zip(said, ends, strict=True)
+        for (page, step, before), (end, after) in zip(shown, ends, strict=True)
     )
     played = replace(scenario.Scenario(seed, module.CACHE), ops=tuple(run.ops))
     return Lesson(name, module.TITLE, module.CLAIM, played, pages)

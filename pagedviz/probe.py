@@ -1,7 +1,7 @@
-"""Questions that only the tensors can answer: put to one state of a run, answered by the compute process.
+"""Probes are questions about one state of a run that only its tensors can answer. The compute process answers them.
 
-A probe is data; what answers it is a function of the same name in `pagedviz/runtime/probes/`. An answer is plain JSON,
-or {"refused": one sentence}.
+A probe is data. A function of the same name in `pagedviz/runtime/probes/` answers it, with plain JSON or with
+{"refused": one sentence}.
 """
 
 import dataclasses
@@ -17,9 +17,9 @@ NOT_FINITE = "A number that the kernel gave is not finite, so it is wrong, and n
 
 @dataclass(frozen=True)
 class Probe:
-    """Something to ask. `Probe.kinds` has every kind by its name.
+    """A question to the tensors. `Probe.kinds` has every kind by its name.
 
-    What a page shows is asked of the page's own state, or, where it `follows`, of each state that the stage goes to.
+    A page's probe is about the page's own state. If it `follows`, it is about each state that the stage shows.
     """
 
     kinds: ClassVar[dict[str, type["Probe"]]] = {}
@@ -39,7 +39,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Lens(Probe):
-    """What the decode kernel did for the newest token of a sequence, turn by turn, as it reports itself.
+    """What the decode kernel did for the newest token of a sequence, turn by turn, as the kernel reports it.
 
     `num_splits` programs share the sequence.
     """
@@ -68,7 +68,7 @@ class FlashAndPaged(Probe):
 
 @dataclass(frozen=True)
 class LazyRescale(Probe):
-    """How often the online softmax scales down its sums for a sequence's newest token, and how often it need not.
+    """How often the online softmax rescales its sums for a sequence's newest token, and how often it can skip that.
 
     The scores are multiplied by `sharpness`; a rescale is skipped while the maximum grows by at most `threshold` powers
     of 2, and 0 skips none.
@@ -83,9 +83,9 @@ class LazyRescale(Probe):
 
 @dataclass(frozen=True)
 class BlockSizes(Probe):
-    """The run so far under other block sizes, the pool as many slots as before: what is wasted, named, copied, hit.
+    """The run so far with other block sizes and the same number of slots: how many are wasted, named, copied and hit.
 
-    It is counted at the end of the operation that the state lies in, as blocks of another size take other steps.
+    It is counted at the end of the state's operation, because other block sizes take other steps.
     `pair` are two sequences whose leading full blocks of equal tokens are counted.
     """
 
@@ -98,7 +98,7 @@ class Bandwidth(Probe):
     """How fast this machine's GPU, if it has one, reads K and V by block size."""
 
 
-# How a preempted request comes to its tokens again: the policy, and whether full blocks keep a hash.
+# How a preempted request gets its tokens back: the policy, and whether full blocks keep a hash.
 PREEMPTIONS = {
     "swap": ("swap", False),
     "recompute": ("recompute", False),
@@ -108,8 +108,8 @@ PREEMPTIONS = {
 
 @dataclass(frozen=True)
 class SwapOrRecompute(Probe):
-    """The run so far, played with each of `preemptions` at each block size, the pool and the host of as many slots as
-    before: what is copied, computed again and hit. Counted at the end of the operation that the state lies in."""
+    """The run so far with each of `preemptions` at each block size, with the same numbers of slots on device and host:
+    how many tokens are copied, computed again and hit. It is counted at the end of the state's operation."""
 
     sizes: tuple[int, ...]
     preemptions: tuple[str, ...] = tuple(PREEMPTIONS)
@@ -122,7 +122,8 @@ class WaysBack(Probe):
 
 @dataclass(frozen=True)
 class Radix(Probe):
-    """The radix tree after the same operations, in pages of `page_size`, and what each prompt hit in both."""
+    """The radix tree after the same operations, in pages of `page_size`, and how much each prompt hit in both
+    caches."""
 
     follows: ClassVar[bool] = True
 
@@ -131,10 +132,11 @@ class Radix(Probe):
 
 @dataclass(frozen=True)
 class Orders(Probe):
-    """Tokens hit by each order of the waiting: in blocks, and by the tree in pages of that size and of `page_size`.
+    """Tokens hit by each order of the waiting requests: in blocks, and in the tree with pages of that size and of
+    `page_size`.
 
-    `waiting` names prompts of the run as they arrived. All wait before the first of them is added, and each is finished
-    before the next one is chosen.
+    `waiting` names prompts of the run, in the order in which they arrived. All of them wait before the first is added.
+    Each is finished before the next is chosen.
     """
 
     waiting: tuple[str, ...]
@@ -143,9 +145,9 @@ class Orders(Probe):
 
 @dataclass(frozen=True)
 class UnchainedHit(Probe):
-    """What a sequence would get if a full block were found by its own tokens alone, whatever stands before them.
+    """The block that a sequence would get if a full block were found by its own tokens, without those before them.
 
-    The block is `other`'s at the same place, `logical_block`, with the same tokens behind other ones.
+    It is the block of `other` at the same `logical_block`: it holds the same tokens, but behind different ones.
     """
 
     seq_id: str
@@ -154,8 +156,8 @@ class UnchainedHit(Probe):
 
 
 class Way(NamedTuple):
-    """How else a run could be served: by these policies, each named by its function, in place of the profile's own of
-    that kind. `budget` is a step's token budget, 0 for the cache's own."""
+    """Another way to serve a run: with these policies, each named by its function, in place of the profile's own.
+    `budget` is a step's token budget; 0 is the cache's own."""
 
     policies: tuple[str, ...]
     budget: int = 0
@@ -163,10 +165,10 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class Timetable(Probe):
-    """Step by step, who computes how many tokens: of the run so far, and of its requests served to the end in other
-    ways. The other runs do what the run did, step for step, and then go on until nobody waits or runs.
+    """Which requests compute how many tokens in each step: in the run so far, and with its requests served to the end
+    in other ways. The other runs repeat the run step by step, and then continue until no request waits or runs.
 
-    With `seats`, those of `max_num_seqs` are counted in which nobody computes.
+    With `seats`, the empty ones of `max_num_seqs` are counted.
     """
 
     ways: tuple[Way, ...] = ()
@@ -175,7 +177,7 @@ class Timetable(Probe):
 
 @dataclass(frozen=True)
 class Chunks(Probe):
-    """What it costs a `request`, and all others, to compute its prompt in each of several ways."""
+    """The cost of each of several ways to compute a `request`'s prompt, for it and for all others."""
 
     request: str
     ways: tuple[Way, ...]

@@ -18,7 +18,7 @@ from tests.run.run_cases import PROMPT, RUNS, SERVING, happenings
 
 
 def branched():
-    """Requests that go on as several sequences; the sums are of a model, so they are made up here."""
+    """Requests of several sequences. The sums come from a model, so the test makes them up."""
     cache = CacheConfig(block_size=4)
     base = planner(cache, 0).base
     request = RequestState(
@@ -124,7 +124,7 @@ HASHES = ("761625a1", "724c4cee")  # of the prompt's two full blocks
             "BlockOutOfWindow",
             {},
             [
-                *["full blocks = floor(18 / 4) = 4", "kept = floor(4 / 4) + 2 = 3", "blocks let go = 4 − 3 = 1"],
+                *["full blocks = floor(18 / 4) = 4", "kept = floor(4 / 4) + 2 = 3", "blocks released = 4 − 3 = 1"],
                 *["block_table[0]: 0 → 5, the null block", "ref_count[0] = 1 − 1 = 0"],
             ],
         ),
@@ -142,7 +142,7 @@ HASHES = ("761625a1", "724c4cee")  # of the prompt's two full blocks
             [
                 *["group 1, layer 1: window 4", "tokens that every group agrees on = 8"],
                 *["first position seen = 8 − 4 + 1 = 5", "blocks below = floor(5 / 4) = 1"],
-                *["block_table[0] = 0, the null block", "tokens that none need hold = 1 × 4 = 4"],
+                *["block_table[0] = 0, the null block", "tokens without a block = 1 × 4 = 4"],
             ],
         ),
         (
@@ -191,7 +191,7 @@ HASHES = ("761625a1", "724c4cee")  # of the prompt's two full blocks
             "tier",
             "TierStoreFinished",
             {},
-            ["device blocks that nobody else names = 0 of 2", "free chunks = 1 of 3", "transfers that go on = 0"],
+            ["device blocks that are free now = 0 of 2", "free chunks = 1 of 3", "unfinished transfers = 0"],
         ),
         ("touched", "TierTouched", {}, [f"recency ends with {HASHES[1]}, {HASHES[0]}"]),
         (
@@ -207,7 +207,7 @@ HASHES = ("761625a1", "724c4cee")  # of the prompt's two full blocks
             "tier",
             "TierLoadFailed",
             {},
-            ["device blocks that nobody else names = 2 of 2", "free chunks = 3 of 3", "transfers that go on = 0"],
+            ["device blocks that are free now = 2 of 2", "free chunks = 3 of 3", "unfinished transfers = 0"],
         ),
         (
             "tier",
@@ -242,15 +242,19 @@ def test_a_step_tells_how_many_of_its_tokens_are_drafts_and_how_many_seats_are_t
     ]
 
 
-def test_who_makes_way_has_the_blocks_of_all_its_sequences_and_never_the_null_block():
-    assert lines_in("beams make way", "RequestPreempted") == ["blocks = 4, nobody else names 4", "tokens computed = 12"]
+def test_preempted_request_has_the_blocks_of_all_its_sequences_and_never_the_null_block():
+    lines = lines_in("beams make way", "RequestPreempted")
+    assert lines == ["blocks = 4, of which it alone names 4", "tokens computed = 12"]
+        "blocks = 4, of which it alone names 4",
+        "tokens computed = 12",
+    ]
     (entries,) = {
         h.before.block_tables["B"]
         for h in happenings(SERVING["a window makes way"])
         if h.event.kind == "RequestPreempted"
     }
     assert entries == (0, 4, 5)
-    assert lines_in("a window makes way", "RequestPreempted")[0] == "blocks = 2, nobody else names 2"
+    assert lines_in("a window makes way", "RequestPreempted")[0] == "blocks = 2, of which it alone names 2"
 
 
 def test_a_launch_tells_which_of_its_tokens_are_drafts_and_of_which_group_its_slots_are():
