@@ -35,14 +35,14 @@ def branched():
         yield event, formulas.lines(cache, before, event, after, None)
 
 
-def told(run):
+def event_lines(run):
     for h in happenings(run):
         yield h.event, formulas.lines(run.cache, h.before, h.event, h.snapshot, h.refused)
 
 
 @functools.cache
 def played():
-    return [each for run in RUNS for each in told(run)]
+    return [each for run in RUNS for each in event_lines(run)]
 
 
 def lines_of(kind):
@@ -51,7 +51,9 @@ def lines_of(kind):
 
 def lines_in(case, kind, **fields):
     return next(
-        lines for event, lines in told(SERVING[case]) if event.kind == kind and vars(event).items() >= fields.items()
+        lines
+        for event, lines in event_lines(SERVING[case])
+        if event.kind == kind and vars(event).items() >= fields.items()
     )
 
 
@@ -226,7 +228,9 @@ def test_formula_of_windows_groups_drafts_and_the_host_tier(case, kind, fields, 
 
 
 def test_drafts_of_the_drafter_have_a_confidence():
-    event, lines = next((event, lines) for event, lines in told(SERVING["dropped"]) if event.kind == "TokensDrafted")
+    event, lines = next(
+        (event, lines) for event, lines in event_lines(SERVING["dropped"]) if event.kind == "TokensDrafted"
+    )
     assert lines[0] == "confidence = " + ", ".join(f"{confidence:.2f}" for confidence in event.confidences)
 
 
@@ -245,9 +249,6 @@ def test_a_step_tells_how_many_of_its_tokens_are_drafts_and_how_many_seats_are_t
 def test_preempted_request_has_the_blocks_of_all_its_sequences_and_never_the_null_block():
     lines = lines_in("beams make way", "RequestPreempted")
     assert lines == ["blocks = 4, of which it alone names 4", "tokens computed = 12"]
-        "blocks = 4, of which it alone names 4",
-        "tokens computed = 12",
-    ]
     (entries,) = {
         h.before.block_tables["B"]
         for h in happenings(SERVING["a window makes way"])
@@ -284,7 +285,7 @@ def test_a_block_of_a_group_has_the_bytes_of_that_groups_layers():
     ],
 )
 def test_formula_of_a_request_that_goes_on_as_several_sequences(kind, lines):
-    assert next(told for event, told in branched() if event.kind == kind) == lines
+    assert next(found for event, found in branched() if event.kind == kind) == lines
 
 
 @pytest.mark.parametrize(
@@ -296,7 +297,7 @@ def test_formula_of_a_request_that_goes_on_as_several_sequences(kind, lines):
         (6, (10, 11, 20, 21), ["6 … 7 → block 2, slot 10 … 11", "8 … 9 → block 5, slot 20 … 21"]),
     ],
 )
-def test_tokens_written_at_once_are_told_block_by_block(position, slots, lines):
+def test_tokens_written_at_once_are_listed_block_by_block(position, slots, lines):
     event = TokensWritten("A", position, tuple(slots), slots, engine_step=0)
     base = planner(CacheConfig(block_size=4), 0).base
     assert formulas.lines(CacheConfig(block_size=4), base, event, base, None)[2:] == lines

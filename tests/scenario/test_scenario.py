@@ -193,10 +193,10 @@ def test_every_verb_has_an_operation_that_is_written_with_it():
 
 def test_the_readme_has_a_row_for_every_setting_and_every_operation():
     rows = [line for line in README.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
-    told = " ".join(row.split(" | ")[0] for row in rows)
+    documented = " ".join(row.split(" | ")[0] for row in rows)
     settings = [field.name for field in fields(CacheConfig)]
-    assert [name for name in settings if f"`{name}`" not in told] == []
-    assert [verb for verb in Op.kinds if f'{{"{verb}":' not in told] == []
+    assert [name for name in settings if f"`{name}`" not in documented] == []
+    assert [verb for verb in Op.kinds if f'{{"{verb}":' not in documented] == []
 
 
 def test_windows_groups_tier_and_speculation_survive_being_written_and_read():

@@ -97,6 +97,6 @@ def test_hit_before_its_store_has_finished_is_named():
     )
 
 
-def test_change_that_no_event_told_is_named():
+def test_change_without_an_event_is_named():
     silent = dataclasses.replace(state(), recency=tuple("bac"))
     assert host_tier.broken(state(), NOTHING, silent) == ["replay_agrees: replaying TierTouched gives another tier"]

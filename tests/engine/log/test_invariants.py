@@ -102,7 +102,7 @@ def test_write_to_another_slot_than_the_table_says_is_named(position, block, off
 
 
 @pytest.mark.parametrize(("block", "offset"), [(1, 0), (2, 1), (0, 3)])
-def test_write_whose_slot_is_not_that_offset_of_its_block_is_named(block, offset):
+def test_write_into_a_slot_that_is_not_that_offset_of_its_block_is_named(block, offset):
     before = sound()
     event = TokenWritten("A", 3, "x", block, offset, slot=3, engine_step=1)
     after = replace(before, tokens={**before.tokens, "A": (*before.tokens["A"], "x")})
@@ -292,9 +292,9 @@ def test_refusal_that_changed_something_is_named():
 
 def test_change_that_the_event_does_not_tell_is_named():
     before = sound()
-    told = SequenceAdded("D", 1)
+    event = SequenceAdded("D", 1)
     after = replace(before, last_scheduled={**before.last_scheduled, "A": 9})
-    assert named(before, told, after) == {"replay_agrees"}
+    assert named(before, event, after) == {"replay_agrees"}
 
 
 def test_event_about_what_is_not_there_is_named():

@@ -140,10 +140,10 @@ def test_every_event_and_every_refusal_has_a_sentence():
 
 def test_refusal_carries_its_numbers_beside_its_sentence():
     error = errors.NoFreeBlocks(seq_id="A", needed=3, free=1, total=4)
-    told = error.to_json()
-    assert told.pop("sentence") == error.sentence
+    shown = error.to_json()
+    assert shown.pop("sentence") == error.sentence
     assert "A needs 3 more device blocks, and 1 of 4 are free" in error.sentence
-    assert told == {"error": "NoFreeBlocks", "seq_id": "A", "needed": 3, "free": 1, "total": 4}
+    assert shown == {"error": "NoFreeBlocks", "seq_id": "A", "needed": 3, "free": 1, "total": 4}
 
 
 def test_batch_and_a_hit_on_a_block_of_the_same_launch_say_so():
@@ -158,7 +158,7 @@ def test_batch_and_a_hit_on_a_block_of_the_same_launch_say_so():
     assert "as its logical block 0: after this step's launch it holds the same 2 tokens" in later.sentence
 
 
-def test_who_preempts_itself_is_not_named_twice():
+def test_request_that_preempts_itself_is_not_named_twice():
     other = RequestPreempted("B", "A", 7, "recompute", "It waits")
     assert other.sentence == "B was preempted, because A needs more blocks than are free. It waits."
     assert replace(other, requester="B").sentence.startswith("B was preempted, because it needs more blocks")

@@ -62,7 +62,7 @@ def test_eviction_of_what_is_locked_or_has_children_is_named():
     )
 
 
-def test_change_that_no_event_told_is_named():
-    told = RadixMatched(num_given=1, num_tokens=0, nodes=(0,), time=3)
+def test_change_without_an_event_is_named():
+    event = RadixMatched(num_given=1, num_tokens=0, nodes=(0,), time=3)
     silent = with_node(1, hit_count=7)
-    assert invariants.broken(state(), told, silent) == ["replay_agrees: replaying RadixMatched gives another tree"]
+    assert invariants.broken(state(), event, silent) == ["replay_agrees: replaying RadixMatched gives another tree"]
