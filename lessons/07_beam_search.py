@@ -18,7 +18,7 @@ CACHE = CacheConfig(host_blocks=0, scatter=True)
 WORDS = "Alice was beginning to get very tired of sitting by her sister on the bank and of having nothing to do".split()
 BEAMS = 3
 NOBODY = "Nobody"
-CLEAR = 0.02  # of two sums that decide who stays, so that both can be told apart as they are printed
+CLEAR = 0.02  # the least difference of two sums that decide which beam stays, so that the printed sums differ
 
 
 def lesson(run: Run) -> Iterator[Page]:
@@ -171,7 +171,7 @@ def lesson(run: Run) -> Iterator[Page]:
 
 
 def _prompt(run: Run) -> list[str]:
-    """Words behind which somebody is pruned in the second choice, and it is clear who."""
+    """A prompt after which the second choice prunes a beam, and it is clear which one."""
     length, starts = run.random.choice([5, 6, 7, 8]), list(range(len(WORDS) - 8))
     run.random.shuffle(starts)
     prompts = [WORDS[start : start + length] for start in starts]
@@ -189,13 +189,13 @@ def _teaches(trial: Run, prompt: Sequence[Token]) -> bool:
 
 
 def _candidates(run: Run, seq_id: str) -> list[tuple[Token, float]]:
-    """What a beam could say next, with the score that it would have."""
+    """The possible next tokens of a beam, each with the score that the beam would have."""
     score = run.state.requests["A"].scores[seq_id]
     return [(token, score + log) for token, log in run.likeliest(run.state.tokens[seq_id], BEAMS)]
 
 
 def _computed_as_requests(run: Run, prompt: Sequence[Token], beams: Sequence[Sequence[Token]]) -> int:
-    """Tokens that the last step of a search computes when each beam of each step is a request with a prefix cache."""
+    """Tokens computed by the last step of a search if each beam of each step is a new request with a prefix cache."""
     engine = Run(replace(run.cache, profile="vllm-v1", prefix_caching=True, num_blocks=32), run.seed)
     for seq_len in range(len(prompt), len(beams[0]) + 1):
         before = len(engine.events)
@@ -229,7 +229,7 @@ def _slots_copied(events: Iterable[Event]) -> int:
 
 
 def _whole_copies(events: Iterable[Event]) -> int:
-    """Tokens of A's beams at the moments in which they were forked."""
+    """How many tokens A's beams had when they were forked."""
     copied, seq_lens = 0, dict[str, int]()
     for event in events:
         if isinstance(event, Written):

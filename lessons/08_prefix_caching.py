@@ -13,7 +13,7 @@ SEED = 8
 CACHE = CacheConfig(num_blocks=14, host_blocks=0, profile="vllm-v1", prefix_caching=True, scatter=True)
 
 PROMPT = "you are a patient teacher of mathematics . answer in short plain sentences".split()
-# How B goes on behind so many of A's words.
+# The words of B behind so many of A's words.
 OTHERWISE = {5: "who jokes", 6: "physics", 9: "every child", 10: "verse"}
 MIDDLE = slice(4, 12)  # the second and third block of the prompt
 OTHER_PREFIX = "she was a strict".split()
@@ -227,7 +227,7 @@ def _hash(state: Snapshot, seq_id: str, logical_block: int) -> str:
 
 
 def _short(block_hash: str) -> str:
-    """As many digits as the stage shows."""
+    """The digits of a hash that the stage shows."""
     return f"`{block_hash[:4]}`"
 
 

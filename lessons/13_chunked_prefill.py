@@ -174,7 +174,7 @@ def lesson(run: Run) -> Iterator[Page]:
 
 
 def _writes(after: After) -> tuple[Write, ...]:
-    """What the step's one launch wrote."""
+    """The writes of the step's launch."""
     return next(event.writes for event in after.events if isinstance(event, Written))
 
 

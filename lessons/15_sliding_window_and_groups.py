@@ -27,8 +27,8 @@ WORDS = (
     "call me Ishmael some years ago never mind how long precisely having little or no money in my purse and nothing "
     "particular to interest me on shore"
 ).split()
-FAR = (40, 80)  # tokens of A's text, played on beside the lesson
-ROOM = 64  # blocks of the pools beside it
+FAR = (40, 80)  # tokens of A's text, in runs beside the lesson
+ROOM = 64  # blocks of the pools of these runs
 OTHERS = "it was the best of times it was the worst".split()
 
 
@@ -183,7 +183,7 @@ def lesson(run: Run) -> Iterator[Page]:
     rows = _rows(run.state, "B")
     seen = below_window(common // size * size, WINDOW, size)
     one, other = (int(row[seen] or 0) for row in rows)
-    begins = run.random.choice([6, 9, 10, 13, 14])  # D's words that are A's
+    begins = run.random.choice([6, 9, 10, 13, 14])  # so many of D's words are A's
     prompt_d = [*WORDS[:begins], "elsewhere"]
     would_hit = run.num_hit_tokens(prompt_d)
     then = _without(run, "B")
@@ -247,7 +247,7 @@ def lesson(run: Run) -> Iterator[Page]:
 
 
 def _write(run: Run, words: Iterator[str], num_tokens: int) -> None:
-    """Word by word, until A has so many tokens."""
+    """Append words one by one, until A has so many tokens."""
     while run.state.seq_len("A") < num_tokens:
         run.append("A", [next(words)])
 
@@ -281,20 +281,20 @@ def _hit(after: After, seq_id: str, group: int) -> list[int]:
 
 
 def _without(run: Run, seq_id: str) -> Snapshot:
-    """The state when a sequence will have finished."""
+    """The state after a sequence would have finished."""
     beside = run.again()
     beside.free(seq_id)
     return beside.state
 
 
 def _crowd(state: Snapshot) -> list[str]:
-    """New words that take the free queue up to its first cached block."""
+    """New words that need all free blocks before the first cached one."""
     first = next(i for i, block in enumerate(state.free_blocks) if block in state.cached)
     return OTHERS[: (first + 1) // len(state.windows) * state.block_size - 1]
 
 
 def _compared(run: Run, lengths: tuple[int, ...]) -> str:
-    """Blocks in use by A's text alone, at several lengths: a table, each column of it a run of its own."""
+    """A table of the blocks that A's text uses at several lengths. Each column is another run."""
     columns = {"full": (None, None), "one": run.cache.groups, "both": (WINDOW, WINDOW)}
     runs = [run.again(groups=windows, num_blocks=ROOM) for windows in columns.values()]
     counts = [[len(state.ref_counts) for state in _played_on(beside, lengths)] for beside in runs]
@@ -303,21 +303,21 @@ def _compared(run: Run, lengths: tuple[int, ...]) -> str:
 
 
 def _played_on(run: Run, lengths: Iterable[int]) -> Iterator[Snapshot]:
-    """A's text with more words behind it, one at a time: the state at each of these lengths."""
+    """The states in which A's text, growing word by word, has these lengths."""
     for length in lengths:
         _write(run, (f"w{i}" for i in range(length)), length)
         yield run.state
 
 
 def _most(run: Run, **settings: Any) -> int:
-    """The most blocks that A owns in the last group from now on, on a cache of other settings perhaps."""
+    """The most blocks that A owns in the last group from now on; the cache may have other settings."""
     beside = run.again(num_blocks=ROOM, **settings)
     lengths = range(beside.state.seq_len("A"), FAR[-1] + 1)
     return max(_owned(state, len(state.windows) - 1) for state in _played_on(beside, lengths))
 
 
 def _older_rule(run: Run) -> str:
-    """What vLLM V0 does with A's text and one window for all layers, beside V1."""
+    """How vLLM V0 and V1 treat A's text with one window for all layers."""
     one = {"groups": (), "window": WINDOW}
     v0 = run.again(**one, profile="vllm-v0")
     null = next(event for event in v0.events if isinstance(event, NullBlockTaken))

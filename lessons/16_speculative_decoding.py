@@ -36,7 +36,7 @@ WORDS = (
     "in the beginning God created the heaven and the earth and the earth was without form and void and darkness was upon "
     "the face of the deep and the spirit moved upon the face of the waters and there was light and it was good"
 ).split()
-CLEAR = 0.001  # between the two likeliest words, so that no rounding says another
+CLEAR = 0.001  # the least distance of the two likeliest words, so that rounding cannot change the choice
 
 
 def lesson(run: Run) -> Iterator[Page]:
@@ -215,8 +215,8 @@ def lesson(run: Run) -> Iterator[Page]:
 
 
 def _prompt(run: Run) -> list[str]:
-    """Words behind which as many drafts are right as the seed draws, or where there are none such, as few as possible.
-    So many words that a draft of the second round fills a block."""
+    """A prompt after which as many drafts are right as the seed draws; if there is none, as few as possible. It is so
+    long that a draft of the second round fills a block."""
     wanted = run.random.choice([0, 1, 2])
     length = 6 if wanted == 2 else run.random.choice([6, 7])
     right: dict[int, list[str]] = {}
@@ -228,7 +228,7 @@ def _prompt(run: Run) -> list[str]:
 
 
 def _two_prompts(run: Run, prompt: Sequence[Token]) -> dict[str, list[str]]:
-    """C's and D's: the drafter is right about the first draft, and sure of more than one launch verifies."""
+    """The prompts of C and D. Their first draft is right, and the drafter is sure of more drafts than a launch verifies."""
     found: list[tuple[list[str], int]] = []
     others: list[list[str]] = []
     for words in _prompts(run, run.cache.block_size):
@@ -247,7 +247,7 @@ def _two_prompts(run: Run, prompt: Sequence[Token]) -> dict[str, list[str]]:
 
 
 def _prompts(run: Run, length: int) -> Iterator[list[str]]:
-    """So many words of the text from anywhere, behind which the model's words are clear."""
+    """So many words from any place of the text, behind which the model's words are clear."""
     for start in run.random.sample(range(len(WORDS) - length), len(WORDS) - length):
         prompt = WORDS[start : start + length]
         if _nearest(run, prompt) > CLEAR:
@@ -272,7 +272,7 @@ def _nearest(run: Run, prompt: Sequence[Token]) -> float:
 
 
 def _guesses(run: Run, prompt: Sequence[Token]) -> list[tuple[Token, float]]:
-    """What is drafted behind a prompt and the model's next word."""
+    """The drafts behind a prompt and the model's next word."""
     return run.guesses([*prompt, *_says(run, prompt, 1)], DRAFTS)
 
 
@@ -296,7 +296,7 @@ def _served(run: Run, prompts: Mapping[str, Sequence[Token]], speculation: Specu
 
 
 def _num_accepted(events: Iterable[Event]) -> int:
-    """Drafts that stayed in the first engine step that verified any."""
+    """How many drafts stayed in the first engine step that verified any."""
     verified = list[DraftsVerified]()
     for event in events:
         if isinstance(event, DraftsVerified):
