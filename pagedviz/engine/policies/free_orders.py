@@ -49,7 +49,7 @@ def cached_last(queue: FreeQueue, freed: Freed) -> int:
 
 
 def least_recent_first(queue: FreeQueue, freed: Freed) -> int:
-    """Cached blocks are handed out by their last use, of one step the deeper first. The others go before the head.
+    """Cached blocks leave in the order of their last use, deeper blocks first. The others go before the head.
 
     The search passes every block that was used later than this one: none when blocks are freed in order of their use.
     Source: the intention of vLLM V0's evictor. V0 itself stops at the first newer block, and so misses some (S30).

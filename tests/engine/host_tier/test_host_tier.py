@@ -346,7 +346,7 @@ def test_every_event_says_its_sentence():
         end(tier.begin_load({"a": 20}).transfer_id)
     assert tier.events[1] == TierStoreFailed(1, ("a", "b"), (10, 11), (0, 1))
     assert tier.events[1].sentence == (
-        "Store 1 failed. It copied none of [a, b]. Host chunks [0, 1] are free, and device blocks [10, 11] are no "
+        "Store 1 failed. None of [a, b] is on the host. Host chunks [0, 1] are free, and device blocks [10, 11] are no "
         "longer held."
     )
     assert tier.events[-1].sentence == (

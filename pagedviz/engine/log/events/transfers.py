@@ -109,13 +109,13 @@ class TierStoreFinished(TierTransferEnded):
 
 @dataclass(frozen=True)
 class TierStoreFailed(TierTransferEnded):
-    """Store {transfer_id} failed. It copied none of [{hashes}]. Host chunks [{chunks}] are free, and device blocks
+    """Store {transfer_id} failed. None of [{hashes}] is on the host. Host chunks [{chunks}] are free, and device blocks
     [{device_blocks}] are no longer held."""
 
 
 @dataclass(frozen=True)
 class TierStoreAborted(TierTransferEnded):
-    """Store {transfer_id} was cancelled. It copied none of [{hashes}]. Host chunks [{chunks}] are free, and device
+    """Store {transfer_id} was cancelled. None of [{hashes}] is on the host. Host chunks [{chunks}] are free, and device
     blocks [{device_blocks}] are no longer held."""
 
 
