@@ -5,7 +5,7 @@ from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "The block table"
 CLAIM = "A sequence's blocks lie anywhere; its block table says where."
-SEED = 1784  # shuffles the pool so that 7, 1 and 3 go out first, as in the picture of the PagedAttention paper
+SEED = 1784  # shuffles the pool so that 7, 1 and 3 are handed out first, as in the picture of the PagedAttention paper
 CACHE = CacheConfig(scatter=True)
 
 

@@ -7,7 +7,7 @@ from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Attention through the table"
 CLAIM = "The kernel walks the table block by block and gets what dense attention gives, within rounding."
-SEED = 165  # A is in 7, then 2, then 5: the order of the table is not that of the pool
+SEED = 165  # A is in blocks 7, 2 and 5: the table is not in the order of the pool
 CACHE = CacheConfig(num_blocks=10, scatter=True)
 
 WORDS = "the cat sat on a mat and the dog lay by the door".split()
@@ -122,7 +122,7 @@ def _blocks(after: After) -> str:
 
 
 def _masked(after: After) -> list[bool]:
-    """Of the last block's lanes, which ones attended to no position."""
+    """The lanes of the last block that attended to no position."""
     return [position is None for position in _turns(after)[-1]["positions"][: after.after.block_size]]
 
 

@@ -5,7 +5,7 @@ from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Copy-on-write"
 CLAIM = "A fork shares every block; the first to write into a shared one copies it, the last writes in place."
-SEED = 1784  # 7, 1 and 3 go out first: the two samples of the PagedAttention paper
+SEED = 1784  # 7, 1 and 3 are handed out first: the two samples of the PagedAttention paper
 CACHE = CacheConfig(scatter=True)
 
 

@@ -6,7 +6,8 @@ from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.events.blocks import BlockCopied, SequenceForked, Written
 from pagedviz.engine.log.events.requests import BeamsChosen
 from pagedviz.engine.log.snapshot import Snapshot
-from pagedviz.lesson import After, Page, Question, Run
+from pagedviz.engine.log.text.sentences import count
+from pagedviz.lesson import After, Page, Question, Run, listed
 from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Beam search"
@@ -17,7 +18,7 @@ CACHE = CacheConfig(host_blocks=0, scatter=True)
 WORDS = "Alice was beginning to get very tired of sitting by her sister on the bank and of having nothing to do".split()
 BEAMS = 3
 NOBODY = "Nobody"
-CLEAR = 0.02  # of two sums that decide who stays, so that both can be told apart as they are printed
+CLEAR = 0.02  # the least difference of two sums that decide which beam stays, so that the printed sums differ
 
 
 def lesson(run: Run) -> Iterator[Page]:
@@ -29,7 +30,7 @@ def lesson(run: Run) -> Iterator[Page]:
     yield Page(
         "Two answers, by chance",
         f"S is a request for **two** answers to “{' '.join(prompt)}”. Its prompt was computed once; then S.2 was forked from "
-        f"S.1, and both name blocks {_listed(run.state.block_tables['S.1'])}.\n\n"
+        f"S.1, and both name blocks {listed(run.state.block_tables['S.1'])}.\n\n"
         f"Each draws its words by chance, the likelier the more often: {_said(run.state, 'S')}. (The seed decides, so you "
         "can come back to this.) Neither word is in a slot yet.",
         Question(
@@ -54,7 +55,7 @@ def lesson(run: Run) -> Iterator[Page]:
     run.step(until="BatchWritten")
     yield Page(
         "Parallel sampling",
-        f"This is **parallel sampling**, the simple case. {_count(len(prompt) // size, 'full block')} of the prompt will be "
+        f"This is **parallel sampling**, the simple case. {count(len(prompt) // size, 'full block')} of the prompt will be "
         f"shared to the end, and what comes behind is each one's own. In use are {len(run.state.ref_counts)} blocks; two "
         f"separate requests would use {_entries(run.state)}.\n\n"
         f"S gets its last words now and is finished. Then A comes, with the same prompt and {BEAMS} beams.",
@@ -87,7 +88,7 @@ def lesson(run: Run) -> Iterator[Page]:
         "Each beam wrote its word. Now each could go on with any word. Here are the three likeliest of each, with the score "
         "that the beam would then have:\n\n"
         + "\n".join(
-            f"- **{seq_id}**: {_listed(_with_score(token, score) for token, score in own)}"
+            f"- **{seq_id}**: {listed(_with_score(token, score) for token, score in own)}"
             for seq_id, own in candidates.items()
         ),
         Question(
@@ -111,7 +112,7 @@ def lesson(run: Run) -> Iterator[Page]:
             answer=lambda after: len(after.after.ref_counts),
             explain=lambda after: (
                 f"The forks took none, for they name what is there. {_freed(after)} In use are "
-                f"{_listed(sorted(after.after.ref_counts))}."
+                f"{listed(sorted(after.after.ref_counts))}."
             ),
             unit="blocks",
         ),
@@ -120,7 +121,7 @@ def lesson(run: Run) -> Iterator[Page]:
     run.go_on()
     yield Page(
         "Freed at once",
-        f"The free queue is {_listed(run.state.free_blocks)} now: what only a pruned beam had named is at its head, and is "
+        f"The free queue is {listed(run.state.free_blocks)} now: what only a pruned beam had named is at its head, and is "
         f"used again in the very next step. A block that others name just lost a name.\n\n"
         f"Each beam has a new word to write, at position {len(run.state.tokens[chosen.seq_ids[0]])}.",
         Question(
@@ -170,7 +171,7 @@ def lesson(run: Run) -> Iterator[Page]:
 
 
 def _prompt(run: Run) -> list[str]:
-    """Words behind which somebody is pruned in the second choice, and it is clear who."""
+    """A prompt after which the second choice prunes a beam, and it is clear which one."""
     length, starts = run.random.choice([5, 6, 7, 8]), list(range(len(WORDS) - 8))
     run.random.shuffle(starts)
     prompts = [WORDS[start : start + length] for start in starts]
@@ -188,13 +189,13 @@ def _teaches(trial: Run, prompt: Sequence[Token]) -> bool:
 
 
 def _candidates(run: Run, seq_id: str) -> list[tuple[Token, float]]:
-    """What a beam could say next, with the score that it would have."""
+    """The possible next tokens of a beam, each with the score that the beam would have."""
     score = run.state.requests["A"].scores[seq_id]
     return [(token, score + log) for token, log in run.likeliest(run.state.tokens[seq_id], BEAMS)]
 
 
 def _computed_as_requests(run: Run, prompt: Sequence[Token], beams: Sequence[Sequence[Token]]) -> int:
-    """Tokens that the last step of a search computes when each beam of each step is a request with a prefix cache."""
+    """Tokens computed by the last step of a search if each beam of each step is a new request with a prefix cache."""
     engine = Run(replace(run.cache, profile="vllm-v1", prefix_caching=True, num_blocks=32), run.seed)
     for seq_len in range(len(prompt), len(beams[0]) + 1):
         before = len(engine.events)
@@ -228,7 +229,7 @@ def _slots_copied(events: Iterable[Event]) -> int:
 
 
 def _whole_copies(events: Iterable[Event]) -> int:
-    """Tokens of A's beams at the moments in which they were forked."""
+    """How many tokens A's beams had when they were forked."""
     copied, seq_lens = 0, dict[str, int]()
     for event in events:
         if isinstance(event, Written):
@@ -241,7 +242,7 @@ def _whole_copies(events: Iterable[Event]) -> int:
 
 def _freed(after: After) -> str:
     freed = [block for block in after.before.ref_counts if block not in after.after.ref_counts]
-    return f"Only the pruned had named {_listed(freed)}, so {'it is' if len(freed) == 1 else 'they are'} free."
+    return f"Only the pruned had named {listed(freed)}, so {'it is' if len(freed) == 1 else 'they are'} free."
 
 
 def _from_whom(chosen: BeamsChosen) -> str:
@@ -251,23 +252,23 @@ def _from_whom(chosen: BeamsChosen) -> str:
         if seq_id != parent
     ]
     stay = [seq_id for seq_id in chosen.seq_ids if seq_id in chosen.parents]
-    return f"{_listed(stay)} {'goes' if len(stay) == 1 else 'go'} on, and {', '.join(new)} with another word."
+    return f"{listed(stay)} {'goes' if len(stay) == 1 else 'go'} on, and {', '.join(new)} with another word."
 
 
 def _chosen(chosen: BeamsChosen) -> str:
     beams = zip(chosen.parents, chosen.tokens, chosen.scores, strict=True)
-    return _listed(f"{_number(score)} ({parent} “{token}”)" for parent, token, score in beams)
+    return listed(f"{_number(score)} ({parent} “{token}”)" for parent, token, score in beams)
 
 
 def _scored(state: Snapshot) -> str:
     request = state.requests["A"]
-    return _listed(
+    return listed(
         f"{seq_id} {_with_score(tokens[-1], request.scores[seq_id])}" for seq_id, tokens in request.outputs.items()
     )
 
 
 def _said(state: Snapshot, name: str) -> str:
-    return _listed(f"{seq_id} says “{tokens[-1]}”" for seq_id, tokens in state.requests[name].outputs.items())
+    return listed(f"{seq_id} says “{tokens[-1]}”" for seq_id, tokens in state.requests[name].outputs.items())
 
 
 def _entries(state: Snapshot) -> int:
@@ -284,11 +285,3 @@ def _number(score: float) -> str:
 
 def _named(names: Sequence[str]) -> str:
     return " and ".join(names) or NOBODY
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _listed(things: Iterable[object]) -> str:
-    return ", ".join(map(str, things))

@@ -1,8 +1,9 @@
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from pagedviz.engine.log.events.blocks import BlockEvicted, BlockHit, SequenceAdded
 from pagedviz.engine.log.snapshot import Snapshot
-from pagedviz.lesson import After, Page, Question, Run
+from pagedviz.engine.log.text.sentences import count
+from pagedviz.lesson import After, Page, Question, Run, free_queue, listed
 from pagedviz.probe import UnchainedHit
 from pagedviz.scenario.settings import CacheConfig
 
@@ -12,7 +13,7 @@ SEED = 8
 CACHE = CacheConfig(num_blocks=14, host_blocks=0, profile="vllm-v1", prefix_caching=True, scatter=True)
 
 PROMPT = "you are a patient teacher of mathematics . answer in short plain sentences".split()
-# How B goes on behind so many of A's words.
+# The words of B behind so many of A's words.
 OTHERWISE = {5: "who jokes", 6: "physics", 9: "every child", 10: "verse"}
 MIDDLE = slice(4, 12)  # the second and third block of the prompt
 OTHER_PREFIX = "she was a strict".split()
@@ -34,9 +35,9 @@ def lesson(run: Run) -> Iterator[Page]:
             f"B arrives. Its first {common} words are A's, then it goes on otherwise. How many of B's tokens are found?",
             answer=_hits,
             explain=lambda after: (
-                f"{common} // {size} = {common // size} whole block{_s(common // size)} of {size}: B names "
+                f"{common} // {size} = {count(common // size, 'whole block')} of {size}: B names "
                 f"{_blocks(after, BlockHit)}. Only whole blocks have a hash, so "
-                f"{common - _hits(after)} common token{_s(common - _hits(after))} more must be computed again."
+                f"{count(common - _hits(after), 'common token')} more must be computed again."
             ),
             unit="tokens",
         ),
@@ -143,14 +144,14 @@ def lesson(run: Run) -> Iterator[Page]:
     yield Page(
         "Free, and still cached",
         "A free block keeps its hash and its numbers until it is handed out, so it costs nothing to keep. The free queue "
-        f"is {_queue(run.state)}; those in bold are cached. Freed blocks without a hash go before the head, cached ones "
+        f"is {free_queue(run.state)}; those in bold are cached. Freed blocks without a hash go before the head, cached ones "
         "to the end.\n\n"
-        f"A is finished now. Its table [{_listed(run.state.block_tables['A'])}] is walked **from the tail**.",
+        f"A is finished now. Its table [{listed(run.state.block_tables['A'])}] is walked **from the tail**.",
         Question(
             "Which block is then the last of the free queue?",
             answer=lambda after: after.after.free_blocks[-1],
             explain=lambda after: (
-                f"The queue is {_queue(after.after)}: the tail, {after.before.block_tables['A'][-1]}, had no hash and is "
+                f"The queue is {free_queue(after.after)}: the tail, {after.before.block_tables['A'][-1]}, had no hash and is "
                 f"the head now. The first block of the chain went last, so it will be kept longest."
             ),
             unit="block id",
@@ -162,7 +163,7 @@ def lesson(run: Run) -> Iterator[Page]:
     needed = len(run.state.free_blocks) - len(chain) + run.random.choice([1, 2])
     yield Page(
         "Who goes first",
-        f"The queue is {_queue(run.state)}. Its head goes out next. A cached block that goes out is **evicted**: its hash "
+        f"The queue is {free_queue(run.state)}. Its head goes out next. A cached block that goes out is **evicted**: its hash "
         "leaves the map, and nobody finds it any more. So of the cached blocks the one freed longest ago goes first.",
         Question(
             f"H arrives with {needed * size - 1} new words: {needed} blocks. Which block loses its hash first?",
@@ -181,14 +182,14 @@ def lesson(run: Run) -> Iterator[Page]:
     yield Page(
         "What is left of the chain",
         f"Of A's {len(chain)} cached blocks {len(gone)} {'is' if len(gone) == 1 else 'are'} gone: "
-        f"{_listed(reversed(gone))}. The tail of the chain goes first. Had the first block gone first, the others would be "
+        f"{listed(reversed(gone))}. The tail of the chain goes first. Had the first block gone first, the others would be "
         "there still and of no use, for a search begins at block 0.\n\n"
         "H is finished next.",
         Question(
             "A's whole prompt comes again. How many of its tokens are found?",
             answer=_hits,
             explain=lambda after: (
-                f"{_hits(after) // size} block{_s(_hits(after) // size)}, "
+                f"{count(_hits(after) // size, 'block')}, "
                 f"{_blocks(after, BlockHit)}: what is left is the beginning of the "
                 "chain. It was free, and was taken out of the middle of the queue."
             ),
@@ -216,7 +217,7 @@ def _hits(after: After, seq_id: str | None = None) -> int:
 
 
 def _blocks(after: After, kind: type[BlockHit | BlockEvicted]) -> str:
-    return _listed(event.block for event in after.events if isinstance(event, kind))
+    return listed(event.block for event in after.events if isinstance(event, kind))
 
 
 def _hash(state: Snapshot, seq_id: str, logical_block: int) -> str:
@@ -226,7 +227,7 @@ def _hash(state: Snapshot, seq_id: str, logical_block: int) -> str:
 
 
 def _short(block_hash: str) -> str:
-    """As many digits as the stage shows."""
+    """The digits of a hash that the stage shows."""
     return f"`{block_hash[:4]}`"
 
 
@@ -235,16 +236,4 @@ def _hashed(state: Snapshot, seq_id: str) -> list[int]:
 
 
 def _chain(state: Snapshot, seq_id: str) -> str:
-    return _listed(f"{_short(state.cached[block].block_hash)} in block {block}" for block in _hashed(state, seq_id))
-
-
-def _queue(state: Snapshot) -> str:
-    return _listed(f"**{block}**" if block in state.cached else block for block in state.free_blocks)
-
-
-def _listed(things: Iterable[object]) -> str:
-    return ", ".join(map(str, things))
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
+    return listed(f"{_short(state.cached[block].block_hash)} in block {block}" for block in _hashed(state, seq_id))

@@ -23,7 +23,7 @@ TREE, FINE_TREE = Radix(CACHE.block_size), Radix(1)
 
 def lesson(run: Run) -> Iterator[Page]:
     size = run.cache.block_size
-    common = run.random.choice([6, 7, 10, 11])  # tokens that all but the novel begin with
+    common = run.random.choice([6, 7, 10, 11])  # tokens with which all prompts but the novel begin
     guide = GUIDE[:common]
     a = [*guide, "where", "is", "the", "old", "bridge"]
     run.add("A", a)
@@ -164,7 +164,7 @@ def _hit_in_blocks(after: After) -> int:
 
 
 def _request(after: After) -> dict[str, Any]:
-    """The row of the prompt that came last."""
+    """The row of the prompt that was added last."""
     row: dict[str, Any] = after.found["requests"][-1]
     return row
 

@@ -24,7 +24,8 @@ CACHE = CacheConfig(
 )
 
 SIZES = (1, 4, 16)
-# Tokens of the first and of the second when the pool is full. Whole blocks of each size: it is full in the same step.
+# Tokens of the first and second sequence when the pool is full. They fill whole blocks of each size, so the pool is
+# full in the same step.
 FULL = ((16, 32), (32, 16))
 WORDS = {
     "A": (
@@ -254,7 +255,7 @@ def _in_launch(after: After) -> str:
 
 
 def _scheduled(after: After, seq_id: str) -> int:
-    """Of the first step in which it computes."""
+    """How many tokens the first step of a sequence computes."""
     return next(e.num_tokens for e in after.events if isinstance(e, RequestScheduled) and e.seq_id == seq_id)
 
 

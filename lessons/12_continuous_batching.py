@@ -200,7 +200,7 @@ def _other(after: After) -> dict[str, Any]:
 
 
 def _batches(table: Mapping[str, Any]) -> str:
-    """The steps of each batch: one begins where somebody is admitted."""
+    """The steps of each batch. A batch begins with the step that admits requests."""
     begins = [i for i, step in enumerate(table["steps"]) if step["admitted"]]
     lengths = [stop - start for start, stop in pairwise([*begins, len(table["steps"])])]
     return " + ".join(map(str, lengths))

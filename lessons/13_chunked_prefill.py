@@ -4,7 +4,7 @@ from typing import Any
 from pagedviz.engine.log.events.base import Write
 from pagedviz.engine.log.events.blocks import Written
 from pagedviz.engine.policies.limits import Limits
-from pagedviz.engine.requests.timetable import Row, timetable, waits
+from pagedviz.engine.requests.timetable import StepCounts, timetable, waits
 from pagedviz.lesson import After, Page, Question, Run
 from pagedviz.probe import Chunks, Timetable, Way
 from pagedviz.scenario.settings import CacheConfig
@@ -174,7 +174,7 @@ def lesson(run: Run) -> Iterator[Page]:
 
 
 def _writes(after: After) -> tuple[Write, ...]:
-    """What the step's one launch wrote."""
+    """The writes of the step's launch."""
     return next(event.writes for event in after.events if isinstance(event, Written))
 
 
@@ -195,7 +195,7 @@ def _where(after: After) -> str:
     )
 
 
-def _chunks(run: Run) -> list[Row]:
+def _chunks(run: Run) -> list[StepCounts]:
     """The steps that computed some of L's prompt."""
     return [row for row in timetable(run.events) if "L" in row.prefilled]
 

@@ -3,9 +3,10 @@ from typing import Any
 
 from pagedviz.engine.log.events.blocks import BlockHit, TokenWritten
 from pagedviz.engine.log.events.windows import BlockOutOfWindow, NullBlockTaken
-from pagedviz.engine.log.snapshot import Row, Snapshot
+from pagedviz.engine.log.snapshot import Snapshot, TableRow
+from pagedviz.engine.log.text.sentences import count
 from pagedviz.engine.policies.windows import below_window, first_seen
-from pagedviz.lesson import After, Page, Question, Run
+from pagedviz.lesson import After, Page, Question, Run, free_queue, listed
 from pagedviz.probe import Launch, Lens
 from pagedviz.scenario.settings import CacheConfig
 
@@ -26,8 +27,8 @@ WORDS = (
     "call me Ishmael some years ago never mind how long precisely having little or no money in my purse and nothing "
     "particular to interest me on shore"
 ).split()
-FAR = (40, 80)  # tokens of A's text, played on beside the lesson
-ROOM = 64  # blocks of the pools beside it
+FAR = (40, 80)  # tokens of A's text, in runs beside the lesson
+ROOM = 64  # blocks of the pools of these runs
 OTHERS = "it was the best of times it was the worst".split()
 
 
@@ -66,7 +67,7 @@ def lesson(run: Run) -> Iterator[Page]:
             "write before it lets go of a block?",
             answer=lambda after: _written_before_release(after),
             explain=lambda after: (
-                f"Up to position {WINDOW + size - 2}, {_words(_written_before_release(after))} more, a token sees some of "
+                f"Up to position {WINDOW + size - 2}, {count(_written_before_release(after), 'word')} more, a token sees some of "
                 f"logical block 0, positions 0 to {size - 1}. Position {WINDOW + size - 1} sees {size} to {WINDOW + size - 1}, "
                 "and who comes later sees nothing older. So before that word A let go of block "
                 f"{after.first('BlockOutOfWindow').block}."
@@ -119,7 +120,7 @@ def lesson(run: Run) -> Iterator[Page]:
             explain=lambda after: (
                 f"The newest token, at position {longer - 1}, sees from {longer} − {WINDOW} = {longer - WINDOW} on, and "
                 f"{longer - WINDOW} // {size} = {(longer - WINDOW) // size}: the loop began at logical block "
-                f"{_turns(after)[0]['logical_block']}. It loaded {_listed(turn['block'] for turn in _turns(after))}, and "
+                f"{_turns(after)[0]['logical_block']}. It loaded {listed(turn['block'] for turn in _turns(after))}, and "
                 "no entry before them was even looked at."
             ),
             unit="block id",
@@ -135,7 +136,7 @@ def lesson(run: Run) -> Iterator[Page]:
         "It starts at the window",
         "Below is what the launch of this step was given: for each group its own table, its own slots, and its window. In "
         f"group 1 the kernel's loop started at the window: at position {longer - WINDOW}, in block "
-        f"{_rows(run.state, 'A')[1][(longer - WINDOW) // size]}, of which it masked {hidden} token{_s(hidden)}. (Faded on the "
+        f"{_rows(run.state, 'A')[1][(longer - WINDOW) // size]}, of which it masked {count(hidden, 'token')}. (Faded on the "
         "stage is what the *next* token will not see.)\n\n"
         "Every slot that nobody owns holds NaN here, and so does the null block. Had the kernel read one of them, the output "
         "would be no number. The check is green: it never reads below the window.",
@@ -172,7 +173,7 @@ def lesson(run: Run) -> Iterator[Page]:
             explain=lambda after: (
                 f"All {common // size} whole blocks: {size * len(_hit(after, 'B', 0))} tokens. Group 0 has every one of "
                 f"them. Group 1 needs only what the token behind them sees, from {common // size * size} − {WINDOW} + 1 = "
-                f"{first_seen(common // size * size, WINDOW)} on: blocks {_listed(_hit(after, 'B', 1))}."
+                f"{first_seen(common // size * size, WINDOW)} on: blocks {listed(_hit(after, 'B', 1))}."
             ),
             unit="tokens",
         ),
@@ -182,7 +183,7 @@ def lesson(run: Run) -> Iterator[Page]:
     rows = _rows(run.state, "B")
     seen = below_window(common // size * size, WINDOW, size)
     one, other = (int(row[seen] or 0) for row in rows)
-    begins = run.random.choice([6, 9, 10, 13, 14])  # D's words that are A's
+    begins = run.random.choice([6, 9, 10, 13, 14])  # so many of D's words are A's
     prompt_d = [*WORDS[:begins], "elsewhere"]
     would_hit = run.num_hit_tokens(prompt_d)
     then = _without(run, "B")
@@ -195,7 +196,7 @@ def lesson(run: Run) -> Iterator[Page]:
         "block stands in, though B never had a block there.\n\n"
         f"Blocks {one} and {other} have the same hash, `{run.state.cached[one].block_hash[:4]}`: the same tokens, in other "
         "layers. So a block is found by its hash **and its group**.\n\n"
-        f"B is finished next. The free queue is then {_queue(then)}; those in bold are cached.",
+        f"B is finished next. The free queue is then {free_queue(then)}; those in bold are cached.",
         Question(
             f"Then C arrives with {len(crowd)} new words and takes {of_c} blocks. Which block loses its hash?",
             answer=lambda after: int(after.first("BlockEvicted").block),
@@ -214,7 +215,7 @@ def lesson(run: Run) -> Iterator[Page]:
     yield Page(
         "Lost in one group",
         f"C is finished too. In group 0 all of A's blocks can be found, for A names them still. In group 1 A's first "
-        f"{size} tokens are lost; what A let go later, blocks {_listed(e.block for e in _released(run)[1:])}, is still there.",
+        f"{size} tokens are lost; what A let go later, blocks {listed(e.block for e in _released(run)[1:])}, is still there.",
         Question(
             f"D arrives: A's first {begins} words, then another. Before C came, {would_hit} of its tokens would have been "
             "found. How many are found now?",
@@ -226,8 +227,8 @@ def lesson(run: Run) -> Iterator[Page]:
                     "length on which both agree but 0."
                     if not below_window(would_hit, WINDOW, size)
                     else f"{would_hit} − {WINDOW} + 1 = {first_seen(would_hit, WINDOW)} on, so group 1 needs logical blocks "
-                    f"{_listed(range(below_window(would_hit, WINDOW, size), would_hit // size))}, and it has them: "
-                    f"{_listed(_hit(after, 'D', 1))}. What it has lost it does not need."
+                    f"{listed(range(below_window(would_hit, WINDOW, size), would_hit // size))}, and it has them: "
+                    f"{listed(_hit(after, 'D', 1))}. What it has lost it does not need."
                 )
             ),
             unit="tokens",
@@ -246,12 +247,12 @@ def lesson(run: Run) -> Iterator[Page]:
 
 
 def _write(run: Run, words: Iterator[str], num_tokens: int) -> None:
-    """Word by word, until A has so many tokens."""
+    """Append words one by one, until A has so many tokens."""
     while run.state.seq_len("A") < num_tokens:
         run.append("A", [next(words)])
 
 
-def _rows(state: Snapshot, seq_id: str) -> list[Row]:
+def _rows(state: Snapshot, seq_id: str) -> list[TableRow]:
     return [tables[seq_id] for tables in state.all_tables]
 
 
@@ -262,10 +263,6 @@ def _released(run: Run) -> list[BlockOutOfWindow]:
 def _written_before_release(after: After) -> int:
     release = after.events.index(after.first("BlockOutOfWindow"))
     return sum(isinstance(event, TokenWritten) for event in after.events[:release])
-
-
-def _words(count: int) -> str:
-    return f"{count} word{_s(count)}"
 
 
 def _turns(after: After) -> list[dict[str, int]]:
@@ -284,20 +281,20 @@ def _hit(after: After, seq_id: str, group: int) -> list[int]:
 
 
 def _without(run: Run, seq_id: str) -> Snapshot:
-    """The state when a sequence will have finished."""
+    """The state after a sequence would have finished."""
     beside = run.again()
     beside.free(seq_id)
     return beside.state
 
 
 def _crowd(state: Snapshot) -> list[str]:
-    """New words that take the free queue up to its first cached block."""
+    """New words that need all free blocks before the first cached one."""
     first = next(i for i, block in enumerate(state.free_blocks) if block in state.cached)
     return OTHERS[: (first + 1) // len(state.windows) * state.block_size - 1]
 
 
 def _compared(run: Run, lengths: tuple[int, ...]) -> str:
-    """Blocks in use by A's text alone, at several lengths: a table, each column of it a run of its own."""
+    """A table of the blocks that A's text uses at several lengths. Each column is another run."""
     columns = {"full": (None, None), "one": run.cache.groups, "both": (WINDOW, WINDOW)}
     runs = [run.again(groups=windows, num_blocks=ROOM) for windows in columns.values()]
     counts = [[len(state.ref_counts) for state in _played_on(beside, lengths)] for beside in runs]
@@ -306,21 +303,21 @@ def _compared(run: Run, lengths: tuple[int, ...]) -> str:
 
 
 def _played_on(run: Run, lengths: Iterable[int]) -> Iterator[Snapshot]:
-    """A's text with more words behind it, one at a time: the state at each of these lengths."""
+    """The states in which A's text, growing word by word, has these lengths."""
     for length in lengths:
         _write(run, (f"w{i}" for i in range(length)), length)
         yield run.state
 
 
 def _most(run: Run, **settings: Any) -> int:
-    """The most blocks that A owns in the last group from now on, on a cache of other settings perhaps."""
+    """The most blocks that A owns in the last group from now on; the cache may have other settings."""
     beside = run.again(num_blocks=ROOM, **settings)
     lengths = range(beside.state.seq_len("A"), FAR[-1] + 1)
     return max(_owned(state, len(state.windows) - 1) for state in _played_on(beside, lengths))
 
 
 def _older_rule(run: Run) -> str:
-    """What vLLM V0 does with A's text and one window for all layers, beside V1."""
+    """How vLLM V0 and V1 treat A's text with one window for all layers."""
     one = {"groups": (), "window": WINDOW}
     v0 = run.again(**one, profile="vllm-v0")
     null = next(event for event in v0.events if isinstance(event, NullBlockTaken))
@@ -332,17 +329,5 @@ def _older_rule(run: Run) -> str:
     )
 
 
-def _queue(state: Snapshot) -> str:
-    return _listed(f"**{block}**" if block in state.cached else block for block in state.free_blocks)
-
-
 def _list(row: Iterable[object]) -> str:
-    return f"[{_listed(row)}]"
-
-
-def _listed(things: Iterable[object]) -> str:
-    return ", ".join(map(str, things))
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
+    return f"[{listed(row)}]"

@@ -4,9 +4,10 @@ from dataclasses import replace
 from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.events.drafts import DraftsVerified, TokensDrafted
 from pagedviz.engine.log.events.requests import TokensSampled
+from pagedviz.engine.log.text.sentences import count
 from pagedviz.engine.policies.limits import Speculation
 from pagedviz.engine.requests.timetable import timetable
-from pagedviz.lesson import After, Page, Question, Run
+from pagedviz.lesson import After, Page, Question, Run, listed
 from pagedviz.scenario.settings import CacheConfig
 
 TITLE = "Speculative decoding"
@@ -35,7 +36,7 @@ WORDS = (
     "in the beginning God created the heaven and the earth and the earth was without form and void and darkness was upon "
     "the face of the deep and the spirit moved upon the face of the waters and there was light and it was good"
 ).split()
-CLEAR = 0.001  # between the two likeliest words, so that no rounding says another
+CLEAR = 0.001  # the least distance of the two likeliest words, so that rounding cannot change the choice
 
 
 def lesson(run: Run) -> Iterator[Page]:
@@ -88,7 +89,7 @@ def lesson(run: Run) -> Iterator[Page]:
             "Nothing was lost but work.\n\n"
         )
         + f"The other drafts were **rolled back**: B's length is {seq_len}. "
-        f"{'Slot' if one else 'Slots'} {_listed(verified.slots)} {'holds' if one else 'hold'} garbage. Nobody erases it, for no "
+        f"{'Slot' if one else 'Slots'} {listed(verified.slots)} {'holds' if one else 'hold'} garbage. Nobody erases it, for no "
         f"kernel reads behind a sequence's length.",
         Question(
             f"B goes on without drafts for a moment, and writes “{said[accepted + 1]}”. Into which slot?",
@@ -146,7 +147,7 @@ def lesson(run: Run) -> Iterator[Page]:
     yield Page(
         "How sure",
         "C and D have their first words, and the drafter has guessed on. It says how sure it is of each draft, from 0 to 1:\n\n"
-        + "\n".join(f"- **{name}**: {_listed(map(_with_confidence, own))}" for name, own in guesses.items())
+        + "\n".join(f"- **{name}**: {listed(map(_with_confidence, own))}" for name, own in guesses.items())
         + "\n\nA wrong draft costs work and gives nothing. So drafts are **cut** before the first whose confidence is below "
         f"{CUT:g}.",
         Question(
@@ -166,7 +167,7 @@ def lesson(run: Run) -> Iterator[Page]:
         "A launch for one or two requests leaves most of a GPU idle, so guesses cost little. With hundreds of requests every "
         f"draft takes the place of a word that is sure. So there is a **load limit**: here a launch verifies {LOAD} drafts at "
         "most, of all requests together, those first that came first.\n\n"
-        f"Left by the cut are {_listed(f'{_num_sure(own)} of {name}' for name, own in guesses.items())}. DSpark weighs both as it "
+        f"Left by the cut are {listed(f'{_num_sure(own)} of {name}' for name, own in guesses.items())}. DSpark weighs both as it "
         "goes: how sure each draft is, and how full the machine.",
         Question(
             "How many of D's drafts does the next launch verify?",
@@ -181,7 +182,7 @@ def lesson(run: Run) -> Iterator[Page]:
     others = {name: [token for token, _ in own][run.state.scheduled[name] - 1 :] for name, own in guesses.items()}
     yield Page(
         "What was not verified",
-        f"The launch computed {computed} tokens, {_listed(f'{n} of {s}' for s, n in run.state.scheduled.items())}: the word "
+        f"The launch computed {computed} tokens, {listed(f'{n} of {s}' for s, n in run.state.scheduled.items())}: the word "
         "that each had, and the drafts behind it. "
         f"With all drafts it would have been {2 * (1 + DRAFTS)}. Was it right to leave out the others, "
         f"{' and '.join(f'{_quoted(tokens)} of {name}' for name, tokens in others.items() if tokens)}?\n\n"
@@ -214,8 +215,8 @@ def lesson(run: Run) -> Iterator[Page]:
 
 
 def _prompt(run: Run) -> list[str]:
-    """Words behind which as many drafts are right as the seed draws, or where there are none such, as few as possible.
-    So many words that a draft of the second round fills a block."""
+    """A prompt after which as many drafts are right as the seed draws; if there is none, as few as possible. It is so
+    long that a draft of the second round fills a block."""
     wanted = run.random.choice([0, 1, 2])
     length = 6 if wanted == 2 else run.random.choice([6, 7])
     right: dict[int, list[str]] = {}
@@ -227,7 +228,7 @@ def _prompt(run: Run) -> list[str]:
 
 
 def _two_prompts(run: Run, prompt: Sequence[Token]) -> dict[str, list[str]]:
-    """C's and D's: the drafter is right about the first draft, and sure of more than one launch verifies."""
+    """The prompts of C and D. Their first draft is right, and the drafter is sure of more drafts than a launch verifies."""
     found: list[tuple[list[str], int]] = []
     others: list[list[str]] = []
     for words in _prompts(run, run.cache.block_size):
@@ -246,7 +247,7 @@ def _two_prompts(run: Run, prompt: Sequence[Token]) -> dict[str, list[str]]:
 
 
 def _prompts(run: Run, length: int) -> Iterator[list[str]]:
-    """So many words of the text from anywhere, behind which the model's words are clear."""
+    """So many words from any place of the text, behind which the model's words are clear."""
     for start in run.random.sample(range(len(WORDS) - length), len(WORDS) - length):
         prompt = WORDS[start : start + length]
         if _nearest(run, prompt) > CLEAR:
@@ -271,7 +272,7 @@ def _nearest(run: Run, prompt: Sequence[Token]) -> float:
 
 
 def _guesses(run: Run, prompt: Sequence[Token]) -> list[tuple[Token, float]]:
-    """What is drafted behind a prompt and the model's next word."""
+    """The drafts behind a prompt and the model's next word."""
     return run.guesses([*prompt, *_says(run, prompt, 1)], DRAFTS)
 
 
@@ -295,7 +296,7 @@ def _served(run: Run, prompts: Mapping[str, Sequence[Token]], speculation: Specu
 
 
 def _num_accepted(events: Iterable[Event]) -> int:
-    """Drafts that stayed in the first engine step that verified any."""
+    """How many drafts stayed in the first engine step that verified any."""
     verified = list[DraftsVerified]()
     for event in events:
         if isinstance(event, DraftsVerified):
@@ -309,15 +310,15 @@ def _way(name: str, served: Run) -> str:
     rows = timetable(served.events)
     verified = [event for event in served.events if isinstance(event, DraftsVerified)]
     drafts, right = sum(len(e.accepted) + len(e.rejected) for e in verified), sum(len(e.accepted) for e in verified)
-    found = f"; {_count(drafts, 'draft')}, {right} right" if drafts else ""
-    return f"- {name}: **{_count(len(rows), 'launch', 'es')}**, {sum(row.num_tokens for row in rows)} tokens{found}"
+    found = f"; {count(drafts, 'draft')}, {right} right" if drafts else ""
+    return f"- {name}: **{count(len(rows), 'launch', 'es')}**, {sum(row.num_tokens for row in rows)} tokens{found}"
 
 
 def _verdict(event: DraftsVerified, said: Sequence[Token]) -> str:
     accepted, rejected = len(event.accepted), len(event.rejected)
     agreed = f"{_quoted(event.accepted)} agreed" if accepted else "None agreed"
-    behind = f", and what stands behind it goes with it: {_count(rejected, 'slot')}" if rejected > 1 else ""
-    garbage = f"Slots {_listed(event.slots)} hold" if rejected > 1 else f"Slot {event.slots[0]} holds"
+    behind = f", and what stands behind it goes with it: {count(rejected, 'slot')}" if rejected > 1 else ""
+    garbage = f"Slots {listed(event.slots)} hold" if rejected > 1 else f"Slot {event.slots[0]} holds"
     return (
         f"{agreed}. Then “{event.rejected[0]}” was drafted, and the model says “{said[accepted + 1]}”. So it goes{behind}. "
         f"{garbage} garbage."
@@ -334,7 +335,7 @@ def _why_hashed(after: After) -> str:
     full = [block for j, block in enumerate(state.block_tables["B"]) if state.filled("B", j) == state.block_size]
     drafted = [block for block in full if block not in state.cached]
     return (
-        f"All words of {_listed(_hashed(after))} are known. Block {_listed(drafted)} is full as well, but "
+        f"All words of {listed(_hashed(after))} are known. Block {listed(drafted)} is full as well, but "
         "some of its words are drafts, which may be taken back."
     )
 
@@ -357,7 +358,7 @@ def _first(number: int) -> str:
 
 
 def _row(run: Run) -> str:
-    return _listed(run.state.block_tables["B"])
+    return listed(run.state.block_tables["B"])
 
 
 def _text(tokens: Iterable[Token]) -> str:
@@ -365,12 +366,4 @@ def _text(tokens: Iterable[Token]) -> str:
 
 
 def _quoted(tokens: Iterable[Token]) -> str:
-    return _listed(f"“{token}”" for token in tokens)
-
-
-def _listed(things: Iterable[object]) -> str:
-    return ", ".join(map(str, things))
-
-
-def _count(number: int, noun: str, ending: str = "s") -> str:
-    return f"{number} {noun}{'' if number == 1 else ending}"
+    return listed(f"“{token}”" for token in tokens)

@@ -139,10 +139,10 @@ def lesson(run: Run) -> Iterator[Page]:
 
 
 def _reads(tokens: int, dim: int, size: int) -> str:
-    """What attention reads and writes for a prompt, counted by walking both loops."""
-    scores = 2 * tokens * dim + tokens * tokens  # Q and K in, the scores out
-    softmax = 2 * tokens * tokens  # scores in, weights out
-    plain = scores + softmax + tokens * tokens + 2 * tokens * dim  # weights and V in, the output out
+    """The numbers that attention reads and writes for a prompt, counted by walking both loops."""
+    scores = 2 * tokens * dim + tokens * tokens  # reads Q and K, writes the scores
+    softmax = 2 * tokens * tokens  # reads scores, writes weights
+    plain = scores + softmax + tokens * tokens + 2 * tokens * dim  # reads weights and V, writes the output
     return (
         "So a tile and a block of one size are one computation; the table below says how equal. Why tiles at all, then? "
         "For the **traffic** of a prompt, whose tokens all ask at once.\n\n"
@@ -159,8 +159,8 @@ def _reads(tokens: int, dim: int, size: int) -> str:
 def _in_tiles(tokens: int, dim: int, tile: int) -> int:
     moved = 0
     for first in range(0, tokens, tile):
-        moved += 2 * min(tile, tokens - first) * dim  # a tile of queries in, its outputs out
-        moved += 2 * tokens * dim  # and all keys and values past it
+        moved += 2 * min(tile, tokens - first) * dim  # reads a tile of queries, writes its outputs
+        moved += 2 * tokens * dim  # and reads all keys and values
     return moved
 
 

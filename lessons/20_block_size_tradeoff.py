@@ -18,7 +18,7 @@ WORDS = (
 
 def lesson(run: Run) -> Iterator[Page]:
     slots = run.cache.num_blocks * run.cache.block_size
-    common = run.random.choice([13, 14, 15, 20, 21, 22])  # tokens that A and C begin with
+    common = run.random.choice([13, 14, 15, 20, 21, 22])  # tokens with which both A and C begin
     run.add("A", [*WORDS[:common], "certain"])
     run.add("B", "call me Ishmael")
     yield Page(

@@ -1,1 +1,1 @@
-"""One lesson a file: what happens, and what is said of it. `pagedviz.lesson` says how a lesson is written."""
+"""One lesson in each file: a run and its pages. `pagedviz.lesson` shows how a lesson is written."""

@@ -5,13 +5,13 @@
         run.add("A", "Four score")               # happens next, step by step
         yield Page("They landed", f"... block {run.state.block_tables['A'][0]} ...")
 
-A page's question is asked before the code behind it runs, and its answer is computed from the state that follows.
-Nothing here draws; the app and the command line both play what `load` returns.
+A page's question is asked before the code behind it runs. Its answer is computed from the state after that code.
+Nothing here draws. The app and the command line both play what `load` returns.
 """
 
 import importlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ class After:
     found: Answer = field(default_factory=dict)
 
     def first(self, kind: str) -> Any:
-        """The first event of a kind that happened, or None."""
+        """The first event of a kind, or None."""
         return next((event for event in self.events if event.kind == kind), None)
 
 
@@ -91,7 +91,7 @@ class Page:
 
 @dataclass(frozen=True)
 class PlacedPage:
-    """A page and when it is shown: from state `step` on, until the next page. Its question is graded at `graded_at`."""
+    """A page that is shown from state `step` on, until the next page. Its question is graded at state `graded_at`."""
 
     page: Page
     step: int
@@ -99,7 +99,7 @@ class PlacedPage:
     outcome: After
 
     def graded(self, found: Answer | None = None) -> tuple[int | str, str]:
-        """The right answer and why; `found` is what the question's probe answered, if it has one."""
+        """The right answer and the reason; `found` is the answer of the question's probe, if it has one."""
         question = self.page.question
         assert question is not None
         outcome = replace(self.outcome, found=found or {})
@@ -227,6 +227,16 @@ class Run:
         self.ops.append(op)
         self._happening = self._player.perform(op)
         self.go_on(until)
+
+
+def listed(items: Iterable[object]) -> str:
+    """Example: listed([2, 7]) -> "2, 7"."""
+    return ", ".join(map(str, items))
+
+
+def free_queue(state: Snapshot) -> str:
+    """The free blocks of the device, head first; blocks with a hash are bold."""
+    return listed(f"**{block}**" if block in state.cached else block for block in state.free_blocks)
 
 
 def names() -> list[str]:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from pagedviz.engine.log.events.base import frozen
+
 Answer = Mapping[str, Any]
 NOT_FINITE = "A number that the kernel gave is not finite, so it is wrong, and nothing is shown of it."
 
@@ -41,12 +43,8 @@ class Probe:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Probe":
-        fields = {name: _frozen(value) for name, value in data.items()}
+        fields = {name: frozen(value) for name, value in data.items()}
         return Probe.kinds[str(fields.pop("kind"))](**fields)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,8 @@ class PreemptionCost(Probe):
 
 @dataclass(frozen=True)
 class Radix(Probe):
-    """The radix tree after the same operations, in pages of `page_size`, and what each prompt hit in both."""
+    """The radix tree after the same operations, in pages of `page_size`, and how much each prompt hit in both
+    caches."""
 
     follows: ClassVar[bool] = True
 

@@ -59,7 +59,7 @@ def test_example_prints_its_steps_one_a_line(tmp_path):
     lines = done.stdout.decode().splitlines()
     assert len(lines) == 20
     assert all(line.split()[:2] == [str(i), "ok"] for i, line in enumerate(lines[:-1], start=1))
-    assert "A wrote 7 tokens in one launch, from position 0 on" in lines[3]
+    assert "One launch wrote A's 7 tokens (positions 0-6)" in lines[3]
     assert "fathers” at position 7: offset 3 of block 9, which is slot 39" in lines[4]
     assert lines[-1] == f"19 steps, all verdicts good; {kernels.backend_name()}"
 

@@ -1,4 +1,4 @@
-"""The formula behind a step, with the step's own numbers: lines of plain text, a file a family of events."""
+"""The formula of a step with its numbers, in lines of plain text: one file for each family of events."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ FAMILIES = (blocks, windows, drafts, requests, transfers)
 def lines(
     cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot, refused: Mapping[str, Any] | None
 ) -> list[str]:
-    """What was computed in this step, from the state before and after it. Empty when nothing was."""
+    """The computation of this step, from the states before and after it. Empty if nothing was computed."""
     of_family = (family.lines(cache, before, event, after) for family in FAMILIES)
     found = next(filter(None, of_family), None) or _of_refusal(refused)
     return [*windows.group(cache, event), *found]

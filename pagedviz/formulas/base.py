@@ -1,4 +1,4 @@
-"""What the lines of several families share."""
+"""Parts of lines that several families use."""
 
 from pagedviz.scenario.settings import CacheConfig
 

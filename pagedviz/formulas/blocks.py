@@ -1,4 +1,4 @@
-"""The numbers behind the events of blocks and sequences."""
+"""The formulas of events of blocks and sequences."""
 
 import itertools
 
@@ -27,7 +27,7 @@ from pagedviz.formulas import drafts
 from pagedviz.formulas.base import block_bytes, head
 from pagedviz.scenario.settings import CacheConfig
 
-MOST_RUNS = 8  # lines for the blocks of one write  # lines for the blocks of one write
+MOST_RUNS = 8  # lines for the blocks of one write
 
 
 def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -> list[str]:
@@ -46,7 +46,7 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
         case BlockHit():
             end = (event.logical_block + 1) * size
             agreed = f"at most {event.num_tokens} − 1 tokens"
-            if event.group:  # group 0's entries stand already
+            if event.group:  # group 0 has its entries already
                 agreed = f"{len(after.block_tables[event.seq_id]) * size} tokens that every group agrees on"
             return [
                 f"block_table[{event.logical_block}] = {event.block}, hash {event.block_hash}",
@@ -115,7 +115,7 @@ def _group_0(cache: CacheConfig) -> list[str]:
 
 
 def _runs(write: Write, size: int) -> list[str]:
-    """Positions and slots, a line for each block that they lie in."""
+    """The positions and slots of a write, one line for each block."""
     end = write.position + len(write.slots)
     starts = range((write.position // size + 1) * size, end, size)
     lines = []

@@ -1,4 +1,4 @@
-"""The numbers behind the events of drafted tokens."""
+"""The formulas of events of drafted tokens."""
 
 from pagedviz.engine.log.events.base import Event, Write
 from pagedviz.engine.log.events.drafts import DraftsDropped, DraftsVerified, TokensDrafted
@@ -36,6 +36,6 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
 
 
 def of_write(write: Write, after: Snapshot) -> list[str]:
-    """How many of the tokens that a sequence wrote are drafts. Empty for none."""
+    """How many of a sequence's written tokens are drafts. Empty if none is."""
     drafts = after.unverified.get(write.seq_id, 0)
     return [f"{write.seq_id}: {count(len(write.tokens), 'token')}, the last {count(drafts, 'draft')}"] if drafts else []

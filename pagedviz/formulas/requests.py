@@ -1,4 +1,4 @@
-"""The numbers behind a scheduler's events."""
+"""The formulas of events of requests."""
 
 import itertools
 from collections import Counter
@@ -63,7 +63,7 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
         case RequestPreempted():
             named = _named(before, before.requests[event.seq_id])
             alone = sum(before.ref_counts[block] == times for block, times in named.items())
-            return [f"blocks = {len(named)}, nobody else names {alone}", f"tokens computed = {event.num_tokens}"]
+            return [f"blocks = {len(named)}, of which it alone names {alone}", f"tokens computed = {event.num_tokens}"]
         case RequestDropped():
             return [f"tokens to compute again = {event.num_tokens}", f"waiting = {_queue(after.waiting)}"]
         case TokensSampled():
@@ -86,7 +86,7 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
 
 
 def _named(state: Snapshot, request: RequestState) -> Counter[int]:
-    """The device blocks that a request's tables name, each with how often; the null block is nobody's."""
+    """The device blocks that a request's tables name, and how often each; without the null block."""
     rows = [tables.get(seq_id, ()) for tables in state.all_tables for seq_id in request.outputs]
     return Counter(block for row in rows for block in row if block is not None and block != state.null_block)
 
@@ -99,7 +99,7 @@ def _sampled(after: Snapshot, seq_id: str, tokens: tuple[Token, ...]) -> str:
 
 
 def _scores(before: Snapshot, event: BeamsChosen) -> list[str]:
-    """A sum for each beam. What is added is told so that the sum is right in the digits that are shown."""
+    """A sum for each beam. The added number is rounded so that the sum is right in the shown digits."""
     scores = before.requests[event.seq_id].scores
     lines = []
     for seq_id, parent, token, score in zip(event.seq_ids, event.parents, event.tokens, event.scores, strict=True):

@@ -1,4 +1,4 @@
-"""The numbers behind transfers: spilled and reloaded blocks, and the events of the host tier."""
+"""The formulas of events of transfers: spilled and reloaded blocks, and the host tier."""
 
 from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.log.events.transfers import (
@@ -47,7 +47,7 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
         case TierTransferEnded():
             free = [block for block in event.device_blocks if block not in after.ref_counts]
             return [
-                f"device blocks that nobody else names = {len(free)} of {len(event.device_blocks)}",
+                f"device blocks that are free now = {len(free)} of {len(event.device_blocks)}",
                 *_room(after),
                 *_in_transfer(after),
             ]
@@ -62,7 +62,7 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
 
 
 def _pairs(event: TierTransferEvent, arrow: str) -> list[str]:
-    """Which device block and chunk go together, a line each, or the first few of many."""
+    """The pairs of device block and chunk, one line each, or the first few of many."""
     pairs = [
         f"block {block} {arrow} chunk {chunk}, hash {short(block_hash)}"
         for block_hash, block, chunk in zip(event.block_hashes, event.device_blocks, event.chunks, strict=True)
@@ -82,4 +82,4 @@ def _room(after: Snapshot) -> list[str]:
 
 
 def _in_transfer(after: Snapshot) -> list[str]:
-    return [f"transfers that go on = {len(after.tier.transfers)}"] if after.tier else []
+    return [f"unfinished transfers = {len(after.tier.transfers)}"] if after.tier else []

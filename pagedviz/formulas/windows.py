@@ -1,4 +1,4 @@
-"""The numbers behind a sliding window's events."""
+"""The formulas of events of sliding windows."""
 
 from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.log.events.windows import BlockOutOfWindow, NullBlockTaken, PrefixSkipped
@@ -16,13 +16,13 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
             return [f"free_queue[0] = {event.block}", f"free = {free + 1} − 1 = {free}"]
         case BlockOutOfWindow():
             return [
-                *_let_go(cache, after.seq_len(event.seq_id), after.windows[event.group or 0], event.first_seen),
+                *_released(cache, after.seq_len(event.seq_id), after.windows[event.group or 0], event.first_seen),
                 f"block_table[{event.logical_block}]: {event.block} → {event.null_block}, the null block",
                 f"ref_count[{event.block}] = {event.ref_count + 1} − 1 = {event.ref_count}",
             ]
         case PrefixSkipped():
             size, first, agreed = cache.block_size, event.num_blocks, list[str]()
-            if event.group:  # group 0's entries stand already
+            if event.group:  # group 0 has its entries already
                 hit = len(after.block_tables[event.seq_id]) * size
                 window = after.windows[event.group]
                 seen = first_seen(hit, window)
@@ -30,13 +30,13 @@ def lines(cache: CacheConfig, before: Snapshot, event: Event, after: Snapshot) -
             return [
                 *agreed,
                 f"block_table[{'0' if first == 1 else f'0 … {first - 1}'}] = {event.null_block}, the null block",
-                f"tokens that none need hold = {first} × {size} = {first * size}",
+                f"tokens without a block = {first} × {size} = {first * size}",
             ]
     return []
 
 
 def group(cache: CacheConfig, event: Event) -> list[str]:
-    """Of which group a table entry is, and what its layers see. Empty where there is one group."""
+    """The group of a table entry, its layers, and the tokens that they see. Empty if there is one group."""
     number = getattr(event, "group", None)
     if number is None:
         return []
@@ -45,8 +45,8 @@ def group(cache: CacheConfig, event: Event) -> list[str]:
     return [f"group {number}, layer{'s' * (len(layers) > 1)} {', '.join(layers)}: {seen}"]
 
 
-def _let_go(cache: CacheConfig, computed: int, window: int | None, seen: int) -> list[str]:
-    """How many leading blocks go, by the profile's rule."""
+def _released(cache: CacheConfig, computed: int, window: int | None, seen: int) -> list[str]:
+    """How many leading blocks are released, by the profile's rule."""
     assert window is not None
     if profile_of(cache).window_release is not window_and_two_blocks:
         return _below(cache, computed, window, seen)
@@ -55,7 +55,7 @@ def _let_go(cache: CacheConfig, computed: int, window: int | None, seen: int) ->
     return [
         f"full blocks = floor({computed} / {size}) = {full}",
         f"kept = floor({window} / {size}) + 2 = {kept}",
-        f"blocks let go = {full} − {kept} = {full - kept}",
+        f"blocks released = {full} − {kept} = {full - kept}",
     ]
 
 

@@ -1,1 +1,1 @@
-"""The toy model over plain tokens, in numpy, and what is said with it: words, samples, drafts."""
+"""The toy model over plain tokens, in numpy, and its outputs: greedy tokens, samples, beams' candidates and drafts."""

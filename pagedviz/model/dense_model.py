@@ -1,7 +1,7 @@
-"""The toy model, dense: what it says behind plain tokens, in float64 and without a cache of blocks.
+"""The dense toy model: its scores behind plain tokens, in float64 and without a cache of blocks.
 
-So whoever plans a run knows the model's words before the kernels compute them. Its weights are the very numbers that
-`runtime/computing/toy_model.py` takes into torch.
+With it a run can be planned before the kernels compute it. `runtime/computing/toy_model.py` takes the same weights
+into torch.
 """
 
 import functools
@@ -19,12 +19,12 @@ from pagedviz.scenario.settings import CacheConfig
 Array = NDArray[Any]
 
 ROTARY_BASE = 10_000.0
-PIECE = 128  # tokens that are computed at once: their scores over all before them are what takes memory
-KEPT_BYTES = 32 * 2**20  # by one model; when there is more, it keeps only what it was asked last
+PIECE = 128  # tokens that are computed at once; their scores over all earlier tokens take memory
+KEPT_BYTES = 32 * 2**20  # of one model; if it has more, it keeps only the tokens of the last call
 
 
 class Weights(NamedTuple):
-    """By layer "q", "k", "v", "out", "up", "down", and the head: float32 [rows, columns]."""
+    """Of each layer "q", "k", "v", "out", "up" and "down", and the head: float32 [rows, columns]."""
 
     layers: tuple[dict[str, Array], ...]
     head: Array
@@ -41,7 +41,7 @@ def weights(cache: CacheConfig, seed: int) -> Weights:
 
     layers = tuple(
         {
-            "q": weight(hidden, hidden, 1.5),  # sharper than 1, so that the weights over blocks are worth seeing
+            "q": weight(hidden, hidden, 1.5),  # more than 1, so that attention differs clearly from token to token
             "k": weight(hidden, kv_width, 1.5),
             "v": weight(hidden, kv_width),
             "out": weight(hidden, hidden),
@@ -55,21 +55,21 @@ def weights(cache: CacheConfig, seed: int) -> Weights:
 
 @functools.lru_cache(maxsize=4)
 def double_weights(cache: CacheConfig, seed: int) -> Weights:
-    """The same numbers in float64, as whoever computes with numpy takes them."""
+    """The same numbers in float64, for numpy."""
     drawn = weights(cache, seed)
     layers = tuple({name: w.astype(np.float64) for name, w in layer.items()} for layer in drawn.layers)
     return Weights(layers, drawn.head.astype(np.float64))
 
 
 def embedding(cache: CacheConfig, seed: int, token: Token) -> Array:
-    """Any token's vector, float32 [hidden], drawn from a hash of the seed and the token: 7 and "7" differ."""
+    """The vector of any token, float32 [hidden], drawn from a hash of the seed and the token: 7 and "7" differ."""
     digest = hashlib.sha256(f"{seed}:{token!r}".encode()).digest()
     random = np.random.default_rng(int.from_bytes(digest[:16]))
     return random.standard_normal(cache.num_heads * cache.head_dim).astype(np.float32)
 
 
 def windows(cache: CacheConfig) -> tuple[int | None, ...]:
-    """By layer, how many of the newest tokens it sees; None: all of them."""
+    """For each layer, how many of the newest tokens it sees; None: all of them."""
     return tuple(cache.windows[layer % len(cache.windows)] for layer in range(cache.num_layers))
 
 
@@ -84,11 +84,12 @@ class _Node:
 
     @property
     def num_bytes(self) -> int:
-        return self.k.nbytes + self.v.nbytes + self.x.nbytes + 1024  # and what Python needs for it, about
+        return self.k.nbytes + self.v.nbytes + self.x.nbytes + 1024  # the last is about what Python itself needs
 
 
 class DenseModel:
-    """The toy model over plain tokens. What it computed is kept as a tree of prefixes: one more token costs one row."""
+    """The toy model over plain tokens. It keeps what it computed as a tree of prefixes, so one more token costs one
+    row."""
 
     def __init__(self, cache: CacheConfig, seed: int) -> None:
         self.cache, self.seed = cache, seed
@@ -104,7 +105,7 @@ class DenseModel:
         return scores
 
     def _path(self, tokens: Sequence[Token]) -> list[_Node]:
-        """The nodes of all tokens, computed where they are not there."""
+        """The nodes of all tokens. Missing ones are computed."""
         path: list[_Node] = []
         after = self._first
         for token in tokens:
@@ -130,7 +131,7 @@ class DenseModel:
         self._kept_bytes = sum(node.num_bytes for node in path)
 
     def _compute(self, path: list[_Node], tokens: Sequence[Token]) -> list[_Node]:
-        """Take tokens behind those of `path` through all layers at once."""
+        """Compute the tokens behind those of `path` through all layers, all at once."""
         cache, positions = self.cache, np.arange(len(path), len(path) + len(tokens))
         x = np.stack([embedding(cache, self.seed, token) for token in tokens]).astype(np.float64)
         new_k, new_v = [], []
@@ -172,7 +173,7 @@ class DenseModel:
 
 @functools.lru_cache(maxsize=4)
 def dense_model(cache: CacheConfig, seed: int) -> DenseModel:
-    """The model of a cache and a seed, with all that it has computed: runs that share a beginning share it."""
+    """The model of a cache and a seed. Runs with the same beginning share what it has computed."""
     return DenseModel(cache, seed)
 
 
@@ -183,6 +184,6 @@ def norm(x: Array) -> Array:
 
 
 def gelu(x: Array) -> Array:
-    """In its tanh form, which needs no more than numpy."""
+    """GELU in its tanh form, which needs only numpy."""
     bent: Array = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
     return bent

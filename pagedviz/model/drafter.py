@@ -1,10 +1,10 @@
-"""A cheap guess at the toy model's next words, for speculative decoding: a parallel guess, corrected step by step.
+"""A cheap guess of the toy model's next words, for speculative decoding: one parallel guess, corrected word by word.
 
-What the context says to all k positions is worked out at once, with every attention replaced by the plain average of
-the values that it would see. Then each position in turn adds what the word chosen just before it becomes by itself,
-without any attention. Nothing is trained: the weights are the toy model's own. Of some 700
-drafts behind 8 to 15 tokens, each up to the first wrong one, it gets 38% to 52% right by the model's shape, as
-tests/model/test_drafter.py counts them; at random it would be 1%.
+First the part of the context is computed for all k positions at once; every attention is replaced by the plain average
+of the values that it would see. Then each position adds the hidden state of the word chosen just before it, computed
+without attention. Nothing is trained: the weights are the toy model's own. Of some 700 drafts behind 8 to 15 tokens,
+counted up to the first wrong one, 38% to 52% are right, depending on the model's shape (tests/model/test_drafter.py).
+A random guess would be right in 1%.
 """
 
 import functools
@@ -17,19 +17,19 @@ from pagedviz.model.dense_model import Array, double_weights, embedding, gelu, n
 from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.scenario.settings import CacheConfig
 
-# Scores are this much sharper in a confidence than in the model's own softmax: so that on average it is the part of the
-# drafts that are right.
+# A confidence multiplies the scores by this before the softmax. So on average it equals the part of the drafts that are
+# right.
 SHARPNESS = 3.0
-CONTEXT = 64  # tokens that it looks back
+CONTEXT = 64  # of so many newest tokens
 
 
 def drafts(
     cache: CacheConfig, seed: int, tokens: Sequence[Token], k: int, corrected: bool = True
 ) -> list[tuple[Token, float]]:
-    """Draft the k words behind `tokens`, at least one; each with its confidence, in (0, 1], to four digits.
+    """Draft the k words behind `tokens` (at least one). Each has a confidence in (0, 1], to four digits.
 
-    The confidence is the chosen word's share of a softmax over the corrected scores. Without `corrected` the parallel
-    guess is taken as it is.
+    The confidence is the chosen word's share of a softmax over the corrected scores. Without `corrected`, the parallel
+    guess is not corrected.
     """
     drawn = double_weights(cache, seed)
     chosen: list[tuple[Token, float]] = []
@@ -43,7 +43,7 @@ def drafts(
 
 
 def _guesses(cache: CacheConfig, seed: int, tokens: Sequence[Token], k: int) -> Array:
-    """What the context adds to the last hidden state of each of the next k positions: [k, hidden]."""
+    """The context's part of the last hidden state, for each of the next k positions: [k, hidden]."""
     x = np.stack([embedding(cache, seed, token) for token in tokens[-CONTEXT:]]).astype(np.float64)
     guesses = np.zeros((k, x.shape[1]))
     for w, window in zip(double_weights(cache, seed).layers, windows(cache), strict=True):
@@ -57,7 +57,7 @@ def _guesses(cache: CacheConfig, seed: int, tokens: Sequence[Token], k: int) -> 
 
 
 def _averages(rows: Array, window: int | None) -> Array:
-    """By position the average of the rows up to it, of the newest `window` at most."""
+    """For each position the average of the rows up to it, at most the newest `window` of them."""
     sums, positions = np.cumsum(rows, axis=0), np.arange(len(rows))
     seen = positions + 1 if window is None else np.minimum(positions + 1, window)
     hidden = np.concatenate((np.zeros_like(sums[:1]), sums))[positions + 1 - seen]

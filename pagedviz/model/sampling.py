@@ -1,4 +1,4 @@
-"""How scores become words: the greedy choice, a draw that is the same everywhere, the best few for a beam search."""
+"""How scores become words: the greedy choice, a draw that every process repeats, the k best for a beam search."""
 
 import hashlib
 
@@ -10,16 +10,16 @@ from pagedviz.model.vocabulary import VOCABULARY
 
 
 class TooClose(Exception):
-    """A choice that rounding might have made otherwise."""
+    """Rounding could have changed this choice."""
 
 
 def greedy(logits: Array) -> Token:
-    """The word with the highest score; of equal ones the first in the vocabulary."""
+    """The word with the highest score; of equal ones, the first in the vocabulary."""
     return VOCABULARY[int(np.argmax(logits))]
 
 
 def noised(logits: Array, seed: int, seq_id: str, position: int) -> Array:
-    """The scores plus Gumbel noise, whose greedy choice is a draw from their softmax.
+    """The scores plus Gumbel noise. Their greedy choice is a draw from the softmax of the scores.
 
     The noise is drawn from a hash of the seed, the sequence and the position, so every process draws the same word.
     """
@@ -29,13 +29,13 @@ def noised(logits: Array, seed: int, seq_id: str, position: int) -> Array:
 
 
 def best(logits: Array, k: int) -> list[tuple[Token, float]]:
-    """The k likeliest words with their log-probabilities, best first; of equal ones the first in the vocabulary."""
+    """The k likeliest words with their log-probabilities, best first; equal ones in the order of the vocabulary."""
     scores = log_softmax(logits)
     return [(VOCABULARY[i], float(scores[i])) for i in np.argsort(-scores, kind="stable")[:k]]
 
 
 def gap(scores: Array, k: int = 1) -> float:
-    """How little would change which the k best are, or their order: the least distance from one to the next best."""
+    """The least distance between any of the k best scores and the next best. A smaller change keeps their order."""
     ranked = -np.sort(-np.asarray(scores, dtype=np.float64))[: k + 1]
     return float(np.min(-np.diff(ranked), initial=np.inf))
 

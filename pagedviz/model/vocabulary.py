@@ -1,4 +1,4 @@
-"""What the toy model can say. It can read any token."""
+"""The words that the toy model can generate. It can read any token."""
 
 VOCABULARY = (
     "the a of and to in that it is was for on with as his her they be at one have this from by hot but what some we can"

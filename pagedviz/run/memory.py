@@ -1,4 +1,4 @@
-"""A snapshot in numbers, each with its unit."""
+"""How much of the memory a snapshot uses."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from pagedviz.engine.log.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class Memory:
-    """How the device pool is used, in slots (one holds a token's K and V in every layer of a group), and the host in
-    blocks.
+    """The use of the device pool in slots, and of the host in blocks. A slot holds one token's K and V in every layer
+    of a group.
 
-    `filled` slots hold a token, `unfilled` ones lie behind the last token of a used block, `free` ones elsewhere.
-    `entries` are table entries on the device, the null block's aside, `blocks` the distinct blocks that they name: the
-    difference is shared.
+    `filled` slots hold a token, `unfilled` slots lie behind the last token of a used block, `free` slots in free
+    blocks. `entries` counts the table entries on the device without those of the null block, `blocks` the distinct
+    blocks in use. The difference is saved by sharing.
     """
 
     filled: int
@@ -24,7 +24,7 @@ class Memory:
 
 
 def memory(snapshot: Snapshot) -> Memory:
-    """Count the slots of the device pool and the blocks used on the host."""
+    """Count the slots of the device pool, and the used blocks of the host."""
     filled: dict[int, int] = {}
     entries = 0
     for seq_id, row in ((seq_id, row) for tables in snapshot.all_tables for seq_id, row in tables.items()):

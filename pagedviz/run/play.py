@@ -1,4 +1,4 @@
-"""Plays a scenario's operations on a block manager and yields what happened, one atomic change at a time."""
+"""Plays a scenario's operations on a block manager and yields each atomic change."""
 
 import functools
 import sys
@@ -14,7 +14,7 @@ from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.manager.block_manager import BlockManager
 from pagedviz.engine.requests.beams import Candidates
 from pagedviz.engine.requests.scheduler import Scheduler
-from pagedviz.model.decoding import Logits, Speaker, confident
+from pagedviz.model.decoding import Decoder, Logits, confident
 from pagedviz.model.dense_model import Array, dense_model
 from pagedviz.run.source import PROJECT, SourceLine
 from pagedviz.scenario.choices import free_queue_of, profile_of
@@ -44,7 +44,7 @@ from pagedviz.scenario.settings import CacheConfig
 class Happening:
     """One atomic change, before the kernels have run: the event, and the states before and after it.
 
-    `op_index` counts the scenario's operations from 0. A refused operation is judged against the state before it all.
+    `op_index` counts the scenario's operations from 0. For a refused operation, `before` is the state before all of it.
     """
 
     event: Event
@@ -57,22 +57,22 @@ class Happening:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """A sentence for each invariant that does not hold. Looked at when asked for."""
+        """A sentence for each broken invariant. They are checked when this is read."""
         return tuple(invariants.broken(self.before, self.event, self.snapshot))
 
 
 class Player:
     """One block manager and its scheduler, driven by operations.
 
-    `logits(seq_id, position)` returns the model's scores of the token after `position` of a sequence in the cache; it
-    is called only after every earlier happening has been taken from the iterator, so whoever consumes it may compute
-    them from what has happened. Where a choice is closer to the next best than `margin`, TooClose is raised.
+    `logits(seq_id, position)` returns the model's scores of the token after `position` of a sequence in the cache. It
+    is called only after every earlier happening has been taken from the iterator, so the caller can compute the scores
+    from those happenings. If a choice is closer to the next best than `margin`, TooClose is raised.
     """
 
     def __init__(self, cache: CacheConfig, seed: int, logits: Logits, margin: float = 0.0) -> None:
         self.cache = cache
         self.num_ops = 0
-        self._speaker = Speaker(cache, seed, logits, margin)
+        self._decoder = Decoder(cache, seed, logits, margin)
         self._reported: list[tuple[Event, Snapshot, SourceLine]] = []
         self.manager = BlockManager(
             block_size=cache.block_size,
@@ -98,13 +98,13 @@ class Player:
             for _ in self._play(op):
                 yield from self._take(op, op_index)
         except CacheError as error:
-            yield from self._take(op, op_index)  # nothing, unless the manager broke its word
-            self._before = start  # judged against the state before the operation, not before its last change
+            yield from self._take(op, op_index)  # empty, unless the manager changed something before it refused
+            self._before = start  # so that a check sees such a change, too
             self._reported.append((OperationRefused(str(op)), self.scheduler.snapshot(), _raised_at(error)))
             yield from self._take(op, op_index, refused=error.to_json())
 
     def _play(self, op: Op) -> Iterator[None]:
-        """Do an operation, and pause wherever what has happened must be computed before it can go on."""
+        """Perform an operation. Pause whenever the happenings so far must be computed before it can continue."""
         owned = Append | Generate | Spill | Reload | Free | Draft | Verify
         if isinstance(op, owned) and self.scheduler.owns(op.seq_id):
             raise OwnedByRequest(seq_id=op.seq_id)
@@ -118,7 +118,7 @@ class Player:
             case Generate(seq_id, num_tokens):
                 self.manager.reserve(seq_id, num_tokens)
                 for _ in range(num_tokens):
-                    self.manager.append(seq_id, [self._speaker.greedy(seq_id, self._last_position(seq_id))])
+                    self.manager.append(seq_id, [self._decoder.greedy(seq_id, self._last_position(seq_id))])
                     yield
             case Fork(parent, seq_id):
                 self.manager.fork(parent, seq_id)
@@ -150,13 +150,13 @@ class Player:
         yield
 
     def _draft(self, op: Draft) -> None:
-        """The model's own next token, and drafts behind it, take slots."""
+        """Take slots for the model's own next token, and for drafts behind it."""
         self.manager.must_be_writable(op.seq_id)
-        token = self._speaker.greedy(op.seq_id, self._last_position(op.seq_id))
+        token = self._decoder.greedy(op.seq_id, self._last_position(op.seq_id))
         if op.tokens:
             self.manager.draft(op.seq_id, token, op.tokens)
             return
-        guessed = self._speaker.drafts([*self.manager.sequences[op.seq_id].tokens, token], op.num_tokens)
+        guessed = self._decoder.drafts([*self.manager.sequences[op.seq_id].tokens, token], op.num_tokens)
         kept = confident(guessed, op.min_confidence)
         if not kept:
             first, confidence = guessed[0]
@@ -165,17 +165,17 @@ class Player:
         self.manager.draft(op.seq_id, token, drafts, confidences)
 
     def _verify(self, seq_id: str) -> Iterator[None]:
-        """Write a sequence's drafts in one launch, and keep those that the model says itself."""
+        """Write a sequence's drafts in one launch, and keep those that the model chooses itself."""
         self.manager.must_be_there(seq_id)
         seq = self.manager.sequences[seq_id]
         if not seq.drafts:
             raise NoDrafts(seq_id=seq_id)
         self.manager.write([seq_id])
         yield
-        self.manager.verify(seq_id, len(self._said(seq_id)) - 1)
+        self.manager.verify(seq_id, len(self._outputs(seq_id)) - 1)
 
     def _run_steps(self, num_steps: int) -> Iterator[None]:
-        """Schedule, launch, take the outputs; until nothing is left to do, or a step changes nothing."""
+        """Schedule, launch and take the outputs, until no request is left or a step changes nothing."""
         scheduler = self.scheduler
         for k in range(num_steps):
             self.manager.engine_step += k > 0
@@ -192,49 +192,49 @@ class Player:
                 return
 
     def _take_outputs(self) -> Iterator[None]:
-        """Ask the model what it says after a launch, and draft what it may say next."""
+        """Take the model's outputs of a launch, and draft the next tokens."""
         scheduler = self.scheduler
         beams: dict[str, dict[str, Candidates]] = {}
-        said: dict[str, tuple[Token, ...]] = {}
+        outputs: dict[str, tuple[Token, ...]] = {}
         for seq_id in scheduler.due():
             request = scheduler.request_of(seq_id)
             if request.beams > 1:
-                best = self._speaker.candidates(seq_id, self._last_position(seq_id), request.beams)
+                best = self._decoder.candidates(seq_id, self._last_position(seq_id), request.beams)
                 beams.setdefault(request.seq_id, {})[seq_id] = best
             else:
-                said[seq_id] = self._said(seq_id)
-        scheduler.sampled(said)
+                outputs[seq_id] = self._outputs(seq_id)
+        scheduler.sampled(outputs)
         for name, candidates in beams.items():
             request = scheduler.requests[name]
             sums = [request.scores.get(s, 0.0) + p for s, own in candidates.items() for _, p in own]
-            self._speaker.must_be_sure(sums, request.beams)
+            self._decoder.must_be_sure(sums, request.beams)
             scheduler.expand(name, candidates)
-        for seq_id in said:
+        for seq_id in outputs:
             if seq_id in scheduler.running and (k := scheduler.num_drafts(seq_id)) > 0:
-                guessed = self._speaker.drafts(scheduler.requests[seq_id].tokens, k)
+                guessed = self._decoder.drafts(scheduler.requests[seq_id].tokens, k)
                 kept = confident(guessed, scheduler.speculation.min_confidence)
                 scheduler.propose(seq_id, [draft for draft, _ in kept], [confidence for _, confidence in kept])
         yield
 
-    def _said(self, seq_id: str) -> tuple[Token, ...]:
-        """What the model says behind the newest known token, and behind each draft that it says as well."""
+    def _outputs(self, seq_id: str) -> tuple[Token, ...]:
+        """The model's own tokens behind the newest verified one: the accepted drafts, and one more token."""
         seq = self.manager.sequences[seq_id]
-        said: list[Token] = []
+        outputs: list[Token] = []
         for position in range(seq.seq_len - seq.unverified - 1, seq.seq_len):
-            said.append(self._next(seq_id, position))
-            if seq.tokens[position + 1 : position + 2] != said[-1:]:
+            outputs.append(self._next(seq_id, position))
+            if seq.tokens[position + 1 : position + 2] != outputs[-1:]:
                 break
-        return tuple(said)
+        return tuple(outputs)
 
     def _next(self, seq_id: str, position: int) -> Token:
-        """The token after a position: given with the request, or else the model's."""
+        """The token after a position: given with the request, or the model's choice."""
         if not self.scheduler.owns(seq_id):
-            return self._speaker.greedy(seq_id, position)
+            return self._decoder.greedy(seq_id, position)
         request = self.scheduler.request_of(seq_id)
         if request.says:
             return request.says[position + 1 - len(request.prompt)]
-        say = self._speaker.sampled if request.samples > 1 else self._speaker.greedy
-        return say(seq_id, position)
+        choose = self._decoder.sampled if request.samples > 1 else self._decoder.greedy
+        return choose(seq_id, position)
 
     def _last_position(self, seq_id: str) -> int:
         return self.manager.sequences[seq_id].seq_len - 1
@@ -252,7 +252,7 @@ class Player:
 
 
 def planner(cache: CacheConfig, seed: int, margin: float = 0.0) -> Player:
-    """A player that knows the model's words from its dense twin, before any kernel has run."""
+    """A player that takes the model's tokens from the dense model, before any kernel has run."""
     model = dense_model(cache, seed)
 
     def logits(seq_id: str, position: int) -> Array:

@@ -1,4 +1,4 @@
-"""Plays a scenario's operations on the radix tree instead of the block manager."""
+"""Plays a scenario's operations on the radix tree, in place of the block manager."""
 
 from pagedviz.engine.policies.profiles import PROFILES
 from pagedviz.engine.radix.events import RadixEvent
@@ -12,7 +12,7 @@ from pagedviz.scenario.settings import CacheConfig
 class RadixPlayer:
     """A tree over as many slots as the cache has on the device, in pages of `page_size`.
 
-    `hits` has the tokens that each prompt found, `reported` the events of the last operation.
+    `hits` counts the cached tokens that each prompt found. `reported` are the events of the last operation.
     """
 
     def __init__(self, cache: CacheConfig, page_size: int) -> None:
@@ -23,9 +23,9 @@ class RadixPlayer:
         self.manager = RadixManager(tree, slots // page_size)
 
     def perform(self, op: Op, computed: bool = True) -> None:
-        """Play one operation; unless it is `computed`, a prompt is only admitted.
+        """Play one operation. If a prompt is not `computed`, it is only admitted.
 
-        Raises `CacheError` when the pages do not suffice, and `ScenarioError` for what the tree knows nothing of.
+        Raises `CacheError` if there are too few pages, and `ScenarioError` for operations that the tree does not have.
         """
         self.reported = []
         match op:

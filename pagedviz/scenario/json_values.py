@@ -1,4 +1,4 @@
-"""Reads single values of a scenario's JSON. Each is what it should be, or refused with one sentence."""
+"""Reads single values of a scenario's JSON. A wrong value is refused with one sentence."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -13,11 +13,11 @@ MAX_NAME_CHARACTERS = 16
 
 
 class ScenarioError(ValueError):
-    """A scenario is wrong: one sentence that says where, names the value, and says what would be right."""
+    """A scenario is wrong. One sentence says where, shows the value, and says what would be right."""
 
 
 def only_known(data: Mapping[str, Any], known: Iterable[str], where: str) -> None:
-    """Refuse a key that is not among the `known`."""
+    """Refuse any key that is not in `known`."""
     for key in data:
         if key not in known:
             raise ScenarioError(f"{where} has {show(key)}, which is unknown; it may have {', '.join(sorted(known))}")
@@ -60,7 +60,7 @@ def salt(data: Mapping[str, Any], where: str) -> str | None:
 
 
 def tokens_from_text(source: str, where: str = "text") -> tuple[Token, ...]:
-    """Split text into tokens; raise ScenarioError when there are none or one is too long."""
+    """Split text into tokens; raise ScenarioError if there are none, or if one is too long."""
     found: tuple[Token, ...] = tuple(tokenizer.split(source))
     if not found:
         raise ScenarioError(f"{where} is {show(source)}; it needs at least one word")
@@ -68,7 +68,7 @@ def tokens_from_text(source: str, where: str = "text") -> tuple[Token, ...]:
 
 
 def tokens(given: tuple[Any, ...], where: str) -> tuple[Token, ...]:
-    """Tokens as they are, each a string or an integer that every screen and file can hold."""
+    """The given tokens, after a check: each is a string or an integer that every screen and file can hold."""
     if len(given) > MAX_TOKENS:
         raise ScenarioError(f"{where} has {len(given):,} tokens; a run writes at most {MAX_TOKENS:,}")
     for i, token in enumerate(given):
@@ -85,7 +85,7 @@ def tokens(given: tuple[Any, ...], where: str) -> tuple[Token, ...]:
 
 
 def text_or_tokens(data: Mapping[str, Any], where: str, of: str) -> tuple[Token, ...]:
-    """The tokens under "text" or "tokens", of which there must be one; `of` names the operation."""
+    """The tokens under "text" or "tokens". Exactly one of the two must be there; `of` names the operation."""
     if ("text" in data) == ("tokens" in data):
         raise ScenarioError(f'{where} ({of}) needs either "text" or "tokens"')
     if "text" in data:
@@ -98,8 +98,8 @@ def text_or_tokens(data: Mapping[str, Any], where: str, of: str) -> tuple[Token,
     return tokens(tuple(given), f"{where}.tokens")
 
 
-def words(value: Any, where: str) -> tuple[Token, ...]:
-    """Tokens that are given as text or as a list, whichever it is."""
+def tokens_from_json(value: Any, where: str) -> tuple[Token, ...]:
+    """Tokens that are given as text or as a list."""
     if isinstance(value, str):
         return tokens_from_text(value, where)
     if not isinstance(value, list) or not value:
@@ -108,7 +108,7 @@ def words(value: Any, where: str) -> tuple[Token, ...]:
 
 
 def show(value: Any) -> str:
-    """A value in an error sentence: as JSON, and short."""
+    """A value as an error sentence shows it: short JSON."""
     try:
         shown = json.dumps(value, ensure_ascii=False, default=str)
     except RecursionError:
@@ -118,5 +118,5 @@ def show(value: Any) -> str:
 
 
 def _is_text(value: str) -> bool:
-    """It can be written as UTF-8. JSON lets half of a surrogate pair through, which no file, link or screen takes."""
+    """Whether it can be written as UTF-8. JSON allows half of a surrogate pair; no file, link or screen takes it."""
     return not any("\ud800" <= character <= "\udfff" for character in value)

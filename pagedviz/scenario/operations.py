@@ -1,6 +1,6 @@
-"""What a user can do to a cache. Each operation is one class: what it holds, how it is said, written and read.
+"""The operations of a scenario. Each operation is one class: its fields, its short text, and its JSON.
 
-An operation's `verbs` are the keys that it is known by in a scenario's JSON, and `keys` those that may stand beside.
+In a scenario's JSON, an operation has one of its `verbs` as a key, and may have any of its other `keys`.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ JSON = Mapping[str, Any]
 
 
 class Op:
-    """Something that a user can do. A subclass names its verbs, and is an operation of the format from then on."""
+    """An operation on a cache. A subclass with verbs is an operation of the format."""
 
     kinds: ClassVar[dict[str, type["Op"]]] = {}
     verbs: ClassVar[tuple[str, ...]] = ()
@@ -34,12 +34,12 @@ class Op:
 
     @property
     def most_tokens(self) -> int:
-        """How many tokens it may bring into the cache."""
+        """How many tokens it may write."""
         return 0
 
     @property
     def num_sequences(self) -> int:
-        """How many sequences it may make."""
+        """How many sequences it may add."""
         return 0
 
     def to_json(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class Op:
 
     @classmethod
     def read(cls, data: JSON, verb: str, where: str) -> "Op":
-        """The operation that JSON with this verb says; `where` stands in the sentence of a ScenarioError."""
+        """Read the operation from JSON with this verb. A ScenarioError names the place `where`."""
         raise NotImplementedError
 
 
@@ -164,7 +164,7 @@ class Fork(Op, verbs=("fork",), keys=("as",)):
 
 @dataclass(frozen=True)
 class _OfOne(Op):
-    """An operation that says no more than whose it is."""
+    """An operation with no other field than its sequence or request."""
 
     seq_id: str
 
@@ -184,7 +184,7 @@ class Spill(_OfOne, verbs=("spill",)):
 
 
 class Reload(_OfOne, verbs=("reload",)):
-    """A sequence's blocks come back to the device."""
+    """A sequence's blocks move back to the device."""
 
 
 class Free(_OfOne, verbs=("free",)):
@@ -197,10 +197,10 @@ class Submit(
     verbs=("submit",),
     keys=("text", "tokens", "max_tokens", "says", "priority", "salt", "samples", "beams"),
 ):
-    """A request waits to be served: a prompt, and how many tokens to generate, greedily; or the words it `says`.
+    """A request is submitted: a prompt, and how many tokens to generate greedily, or the given outputs `says`.
 
-    With several `samples` it is answered as often, each answer drawn by itself; with several `beams` the likeliest so
-    many continuations are kept.
+    With several `samples`, so many outputs are drawn, each by chance. With several `beams`, so many of the likeliest
+    continuations are kept.
     """
 
     seq_id: str
@@ -254,13 +254,13 @@ class Submit(
         if max(samples, beams) > 1:
             both = f'"says" and "{"samples" if samples > 1 else "beams"}"'
             raise ScenarioError(f"{where} (submit {seq_id}) has {both}; given words are said once")
-        says = json_values.words(data["says"], f"{where}.says")
+        says = json_values.tokens_from_json(data["says"], f"{where}.says")
         return cls(seq_id, tokens, len(says), says, priority, salt)
 
 
 @dataclass(frozen=True)
 class EngineSteps(Op, verbs=("step",)):
-    """The engine takes so many steps: each schedules, computes in one launch, and takes the outputs."""
+    """The engine takes so many steps. Each step schedules, computes one launch, and takes the outputs."""
 
     num_steps: int
 
@@ -276,7 +276,7 @@ class EngineSteps(Op, verbs=("step",)):
 
 
 class Abort(_OfOne, verbs=("abort",)):
-    """A request is forgotten, wherever it is."""
+    """A request is ended before it has all of its outputs."""
 
 
 @dataclass(frozen=True)
@@ -298,10 +298,10 @@ class ResetPrefixCache(Op, verbs=("reset_prefix_cache",)):
 
 @dataclass(frozen=True)
 class Draft(Op, verbs=("draft",), keys=("text", "tokens", "min_confidence")):
-    """A sequence's next tokens are guessed, and take slots behind the one that the model itself says next.
+    """A sequence's next tokens are drafted. They take slots behind the model's own next token.
 
-    The guesses are given `tokens`, or else `num_tokens` of the drafter's, cut before the first whose confidence, 0 to
-    1, is below `min_confidence`.
+    The drafts are the given `tokens`, or `num_tokens` of the drafter's own. These end before the first one with a
+    confidence, 0 to 1, below `min_confidence`.
     """
 
     seq_id: str
@@ -338,16 +338,16 @@ class Draft(Op, verbs=("draft",), keys=("text", "tokens", "min_confidence")):
 
 
 class Verify(_OfOne, verbs=("verify",)):
-    """One launch computes a sequence's drafts. What the model would have said stays, the rest is rolled back."""
+    """One launch computes a sequence's drafts. Those that the model chooses itself stay; the others are rolled back."""
 
 
 class Store(_OfOne, verbs=("store",)):
-    """Copies of a sequence's full cached blocks begin to go to the host tier."""
+    """A store of a sequence's full cached blocks to the host tier begins."""
 
 
 @dataclass(frozen=True)
 class Load(Op, verbs=("load",), keys=("salt",)):
-    """What the host tier has of a prompt begins to come, behind what the device has of it."""
+    """A load of a prompt's blocks from the host tier begins, behind the blocks that the device has cached."""
 
     tokens: tuple[Token, ...]
     salt: str | None = None
@@ -364,12 +364,12 @@ class Load(Op, verbs=("load",), keys=("salt",)):
 
     @classmethod
     def read(cls, data: JSON, verb: str, where: str) -> "Load":
-        return cls(json_values.words(data[verb], f"{where}.{verb}"), json_values.salt(data, where))
+        return cls(json_values.tokens_from_json(data[verb], f"{where}.{verb}"), json_values.salt(data, where))
 
 
 @dataclass(frozen=True)
 class EndTransfer(Op, verbs=("finish", "fail", "cancel")):
-    """A store or load ends: it has finished, it failed, or it is cancelled. `how` is the verb."""
+    """A store or load ends: it finishes, it fails, or it is cancelled. `how` is the verb."""
 
     transfer_id: int
     how: Literal["finish", "fail", "cancel"]

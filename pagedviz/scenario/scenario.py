@@ -1,4 +1,4 @@
-"""What a user can do, as data: a cache and a list of operations. Parses, validates, explains.
+"""A scenario is a cache and a list of operations, as data. This module reads and checks one.
 
 The same scenario is a lesson's run, a link, an export and a test case. `docs/scenario.md` documents the format.
 """
@@ -19,7 +19,7 @@ from pagedviz.scenario.settings import USUAL, CacheConfig, cache_from_json
 
 VERSION = 1
 
-# Limits, each with its unit. They keep a run within one process's memory and a learner's patience.
+# Limits, each with its unit. They keep a run small enough for one process's memory, and fast enough for a learner.
 MAX_FILE_BYTES = 1_000_000
 MAX_OPS = 1_000
 MAX_SEQUENCES = 256
@@ -27,7 +27,7 @@ MAX_SEQUENCES = 256
 
 @dataclass(frozen=True)
 class Scenario:
-    """A seed, a cache, and what is done to it, in order."""
+    """A seed, a cache, and the operations on it, in order."""
 
     seed: int = 0
     cache: CacheConfig = USUAL
@@ -48,8 +48,8 @@ class Scenario:
         return f'{head[:-1]},\n "ops": [\n  {ops}\n ]}}\n' if ops else f'{head[:-1]}, "ops": []}}\n'
 
     def with_ops(self, *ops: Op) -> "Scenario":
-        """This scenario with more operations at its end; raises ScenarioError when one of them is none that a file may
-        hold, or when a limit is passed."""
+        """This scenario with more operations at its end. Raises ScenarioError if a file could not hold one of them, or
+        if a limit is passed."""
         read = tuple(operations.read(op.to_json(), "the operation") for op in ops)
         return _checked(dataclasses.replace(self, ops=self.ops + read))
 
@@ -68,7 +68,7 @@ def parse(source: str | bytes) -> Scenario:
         ) from None
     except RecursionError:
         raise ScenarioError("the file is nested too deeply to be a scenario") from None
-    except ValueError:  # Python reads no longer integer
+    except ValueError:  # Python refuses a longer integer
         raise ScenarioError("the file holds a number of more than 4,300 digits, so it is no scenario") from None
     return from_json(data)
 
@@ -81,7 +81,7 @@ def from_json(data: Any) -> Scenario:
         raise ScenarioError('"pagedviz" is missing; a scenario says "pagedviz": 1')
     if data["pagedviz"] != VERSION or isinstance(data["pagedviz"], bool):
         raise ScenarioError(f'"pagedviz" is {show(data["pagedviz"])}; this program reads version {VERSION}')
-    if "fork" in data and isinstance(data.get("cache", {}), dict):  # may stand beside the cache, too
+    if "fork" in data and isinstance(data.get("cache", {}), dict):  # it may also stand beside "cache"
         data = {**data, "cache": {**data.get("cache", {}), "fork": data["fork"]}}
         del data["fork"]
     json_values.only_known(data, {"pagedviz", "seed", "cache", "ops"}, "the scenario")
@@ -99,7 +99,7 @@ def from_json(data: Any) -> Scenario:
 
 
 def _checked(scenario: Scenario) -> Scenario:
-    """The limits that concern the whole run."""
+    """Check the limits of the whole run."""
     if len(scenario.ops) > MAX_OPS:
         raise ScenarioError(f"the run has {len(scenario.ops):,} operations; it may have at most {MAX_OPS:,}")
     written = sum(op.most_tokens for op in scenario.ops)

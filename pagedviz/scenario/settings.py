@@ -1,4 +1,4 @@
-"""The settings of a run: the cache, the toy model that fills it, the engine that serves on it. Reads and explains."""
+"""The settings of a run: the cache, the toy model, and the engine's limits. This module reads and checks them."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pagedviz.scenario import json_values
 from pagedviz.scenario.json_values import ScenarioError, show
 
 # Limits, both ends included.
-RANGES = {  # a profile with a null block needs one block more
+RANGES = {  # a profile with a null block needs one more block
     "num_blocks": (1, 8_192),
     "block_size": (1, 256),
     "host_blocks": (0, 8_192),
@@ -31,10 +31,10 @@ NO_DRAFTS = Speculation()
 
 @dataclass(frozen=True)
 class CacheConfig:
-    """The cache and the toy model that fills it. `num_blocks` counts the null block of a profile that has one.
+    """The cache and the toy model that fills it. `num_blocks` includes the null block, if the profile has one.
 
-    Each layer sees the last `window` tokens, or all of them when it is None. With `groups`, layer l is of group l % G
-    and sees that group's window; each group has block tables of its own.
+    Each layer sees the last `window` tokens, or all of them if it is None. With G `groups`, layer l belongs to group
+    l % G and sees that group's window; each group has its own block tables.
     """
 
     num_blocks: int = 12
@@ -54,10 +54,10 @@ class CacheConfig:
     host_chunks: int = 0
     speculation: Speculation = NO_DRAFTS
     scheduler: Limits = USUAL_LIMITS
-    policies: tuple[tuple[str, str], ...] = ()  # (kind, name) of those that are not the profile's own, by kind
+    policies: tuple[tuple[str, str], ...] = ()  # (kind, name) of each policy that is not the profile's own, by kind
 
     def to_json(self) -> dict[str, Any]:
-        """Without what only some runs have, where it is as usual."""
+        """The settings. Those that only some runs have are left out at their defaults."""
         data = dataclasses.asdict(self)
         data["groups"], data["policies"] = list(self.groups), dict(self.policies)
         for name in ("window", "groups", "host_chunks", "speculation", "scheduler", "policies"):
@@ -67,7 +67,7 @@ class CacheConfig:
 
     @property
     def windows(self) -> tuple[int | None, ...]:
-        """The window of each group, None where its layers see all tokens."""
+        """The window of each group; None if its layers see all tokens."""
         return self.groups or (self.window,)
 
     @property
@@ -177,7 +177,7 @@ def _limits(data: Any) -> Limits:
 
 
 def _policies(data: Any, profile: str) -> tuple[tuple[str, str], ...]:
-    """The choices that differ from the profile's, by kind."""
+    """The policies that are not the profile's own, by kind."""
     if not isinstance(data, dict):
         example = '{"victim": "least_urgent"}'
         raise ScenarioError(f"cache.policies is {show(data)}; it must be an object like {example}")
@@ -206,7 +206,7 @@ def _check_model(cache: CacheConfig) -> None:
 
 
 def _check_groups(cache: CacheConfig) -> None:
-    """Several groups go with what keeps all tables of a sequence on the device, and as long as one another."""
+    """Check that several groups fit the other settings: their tables stay on the device and are equally long."""
     if not cache.groups:
         return
     shown = f"cache.groups is {show(list(cache.groups))}"
@@ -216,8 +216,8 @@ def _check_groups(cache: CacheConfig) -> None:
         )
     if cache.num_layers % len(cache.groups):
         raise ScenarioError(
-            f"{shown} and cache.num_layers is {cache.num_layers}; every group has as many layers, so the layers must "
-            f"be a multiple of {len(cache.groups)}"
+            f"{shown} and cache.num_layers is {cache.num_layers}; all groups have equally many layers, so num_layers "
+            f"must be a multiple of {len(cache.groups)}"
         )
     if not PROFILES[cache.profile].null_block:
         able = ", ".join(name for name, profile in PROFILES.items() if profile.null_block)
@@ -234,7 +234,7 @@ def _check_groups(cache: CacheConfig) -> None:
 
 
 def _check_tier(cache: CacheConfig) -> None:
-    """The host tier finds whole prefixes of one table by their hashes."""
+    """Check that a host tier fits the other settings: it finds whole prefixes of one table by their hashes."""
     shown = f"cache.host_chunks is {cache.host_chunks:,}"
     if cache.host_chunks and not cache.prefix_caching:
         raise ScenarioError(

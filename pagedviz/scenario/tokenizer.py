@@ -1,4 +1,4 @@
-"""Text to tokens, the plain way: words and punctuation marks, each one token."""
+"""Splits text into tokens: each word and each punctuation mark is one token."""
 
 import regex
 
@@ -6,7 +6,7 @@ _TOKEN = regex.compile(r"[\p{L}\p{M}\p{N}_]+(?:['’][\p{L}\p{M}\p{N}_]+)*|(?!\s
 
 
 def split(text: str) -> list[str]:
-    """Split text into words and single punctuation marks; white space separates and is dropped.
+    """Split text into words and single punctuation marks. White space separates them and is dropped.
 
     Example: "Four score, and 7 years" -> ["Four", "score", ",", "and", "7", "years"]. An emoji is one token, however
     many code points it has, and so is a word with its accents and vowel signs.

@@ -517,7 +517,7 @@ def test_tokens_given_together_are_one_step_in_all_of_their_blocks(show: Open) -
     assert now.evaluate_all("all => all.map((n) => n.dataset.now)") == [""] * 6
     assert page.locator("[data-tick='4']").inner_text() == "prefill"
     said = page.locator(".sentence")
-    assert said.inner_text().startswith("A wrote 7 tokens in one launch, from position 0 on")
+    assert said.inner_text().startswith("One launch wrote A's 7 tokens (positions 0-6)")
     assert said.get_attribute("aria-live") == "polite"
     press(page, "Step back")
     assert page.locator(STAGE).evaluate(READ) == before

@@ -18,7 +18,7 @@ from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.log.snapshot import Snapshot
 from tests.engine.engine_cases import Watched
 
-WHO = st.integers(0, 11)  # which of the sequences there are
+NTH = st.integers(0, 11)  # which of the sequences
 NEW = st.sampled_from(["new", "new", "new", "taken"])  # what a sequence is to be called
 TOKEN = st.integers(0, 9) | st.sampled_from(["w", "7", "🙂"])
 PROMPT, SUFFIX = st.lists(TOKEN, max_size=7), st.lists(TOKEN, min_size=1, max_size=3)
@@ -113,14 +113,14 @@ class CacheMachine(RuleBasedStateMachine):
         self.replayed = self.cache.snapshot()
         self.num_replayed = 0
         for operation in ("free", "spill", "reload"):
-            assert not self.perform(lambda operation=operation: getattr(self.cache, operation)("nobody"))
+            assert not self.perform(lambda operation=operation: getattr(self.cache, operation)("unknown"))
 
-    def one_of(self, who: int) -> str:
-        return list(self.tokens)[who % len(self.tokens)]
+    def one_of(self, nth: int) -> str:
+        return list(self.tokens)[nth % len(self.tokens)]
 
-    def name(self, new: str, who: int) -> str:
+    def name(self, new: str, nth: int) -> str:
         self.num_made += 1
-        return self.one_of(who) if new == "taken" and self.tokens else f"S{self.num_made}"
+        return self.one_of(nth) if new == "taken" and self.tokens else f"S{self.num_made}"
 
     def perform(self, operation: Callable[[], None]) -> bool:
         """Do it, or see that a refusal has left everything as it was."""
@@ -136,12 +136,12 @@ class CacheMachine(RuleBasedStateMachine):
             return False
 
     @precondition(lambda self: len(self.tokens) < 4 and (self.cache.free_blocks or self.cache.auto_spill))
-    @rule(new=NEW, who=WHO, tokens=PROMPT)
-    def add(self, new, who, tokens):
-        self.add_prompt(new, who, tokens, None)
+    @rule(new=NEW, nth=NTH, tokens=PROMPT)
+    def add(self, new, nth, tokens):
+        self.add_prompt(new, nth, tokens, None)
 
-    def add_prompt(self, new, who, tokens, salt):
-        seq_id, state = self.name(new, who), self.cache.snapshot()
+    def add_prompt(self, new, nth, tokens, salt):
+        seq_id, state = self.name(new, nth), self.cache.snapshot()
         hits = self.hits(tokens, salt)
         needed = -(-len(tokens) // state.block_size) - sum(block in state.ref_counts for block in hits)
         done = self.perform(lambda: self.cache.add(seq_id, tokens, salt))
@@ -173,15 +173,15 @@ class CacheMachine(RuleBasedStateMachine):
         assert of_this_step[0].writes[0].tokens == tuple(tokens)
 
     @precondition(lambda self: self.tokens)
-    @rule(who=WHO, tokens=SUFFIX)
-    def append(self, who, tokens):
-        self.append_to(self.one_of(who), tokens)
+    @rule(nth=NTH, tokens=SUFFIX)
+    def append(self, nth, tokens):
+        self.append_to(self.one_of(nth), tokens)
 
     @precondition(lambda self: self.shared_tails())
-    @rule(who=WHO, tokens=SUFFIX)
-    def append_to_a_shared_tail(self, who, tokens):
+    @rule(nth=NTH, tokens=SUFFIX)
+    def append_to_a_shared_tail(self, nth, tokens):
         shared = self.shared_tails()
-        self.append_to(shared[who % len(shared)], tokens)
+        self.append_to(shared[nth % len(shared)], tokens)
 
     def append_to(self, seq_id: str, tokens: list[object]) -> None:
         state = self.cache.snapshot()
@@ -196,15 +196,15 @@ class CacheMachine(RuleBasedStateMachine):
             self.written_at_once_at_the_end(tokens)
 
     def shared_tails(self) -> list[str]:
-        """Resident sequences whose last block is neither full nor theirs alone."""
+        """Resident sequences with a last block that is neither full nor theirs alone."""
         state = self.cache.snapshot()
         tails = {seq_id: row[-1] for seq_id, row in state.block_tables.items() if state.is_resident(seq_id)}
         return [s for s, tail in tails.items() if state.ref_counts[tail] > 1 and state.seq_len(s) % state.block_size]
 
     @precondition(lambda self: 0 < len(self.tokens) < 6)
-    @rule(who=WHO, new=NEW)
-    def fork(self, who, new):
-        parent, seq_id, free = self.one_of(who), self.name(new, who + 1), self.cache.free_blocks
+    @rule(nth=NTH, new=NEW)
+    def fork(self, nth, new):
+        parent, seq_id, free = self.one_of(nth), self.name(new, nth + 1), self.cache.free_blocks
         done = self.perform(lambda: self.cache.fork(parent, seq_id))
         assert done == (seq_id not in self.tokens and self.cache.profile.fork)
         assert self.cache.free_blocks == free
@@ -213,16 +213,16 @@ class CacheMachine(RuleBasedStateMachine):
             self.salts[seq_id] = self.salts[parent]
 
     @precondition(lambda self: len(self.tokens) > 1)
-    @rule(who=WHO)
-    def free(self, who):
-        seq_id = self.one_of(who)
+    @rule(nth=NTH)
+    def free(self, nth):
+        seq_id = self.one_of(nth)
         assert self.perform(lambda: self.cache.free(seq_id))
         del self.tokens[seq_id]
 
     @precondition(lambda self: self.tokens)
-    @rule(who=WHO)
-    def spill(self, who):
-        seq_id, before = self.one_of(who), self.cache.snapshot()
+    @rule(nth=NTH)
+    def spill(self, nth):
+        seq_id, before = self.one_of(nth), self.cache.snapshot()
         done = self.perform(lambda: self.cache.spill(seq_id))
         stay = {s for s in self.tokens if s != seq_id and before.is_resident(s)}
         kept = {block for s in stay for block in before.block_tables[s]}
@@ -232,10 +232,10 @@ class CacheMachine(RuleBasedStateMachine):
         assert sharing(self.cache.snapshot()) == sharing(before)
 
     @precondition(lambda self: self.cache.snapshot().host_ref_counts)
-    @rule(who=WHO)
-    def reload(self, who):
+    @rule(nth=NTH)
+    def reload(self, nth):
         spilled = [s for s in self.tokens if not self.cache.snapshot().is_resident(s)]
-        seq_id, before = spilled[who % len(spilled)], self.cache.snapshot()
+        seq_id, before = spilled[nth % len(spilled)], self.cache.snapshot()
         done = self.perform(lambda: self.cache.reload(seq_id))
         if not self.cache.auto_spill:
             assert done == (before.block_tables[seq_id].count(None) <= len(before.free_blocks))
@@ -288,15 +288,15 @@ class CachingMachine(CacheMachine):
 
     @precondition(lambda self: len(self.tokens) < 4)
     @rule(
-        new=NEW, who=WHO, tokens=st.lists(st.sampled_from("abc"), max_size=9), salt=st.sampled_from([None, None, "s"])
+        new=NEW, nth=NTH, tokens=st.lists(st.sampled_from("abc"), max_size=9), salt=st.sampled_from([None, None, "s"])
     )
-    def add_letters(self, new, who, tokens, salt):
-        self.add_prompt(new, who, tokens, salt)
+    def add_letters(self, new, nth, tokens, salt):
+        self.add_prompt(new, nth, tokens, salt)
 
     @precondition(lambda self: self.tokens)
-    @rule(who=WHO, tokens=st.lists(st.sampled_from("abc"), min_size=1, max_size=3))
-    def append_letters(self, who, tokens):
-        self.append_to(self.one_of(who), tokens)
+    @rule(nth=NTH, tokens=st.lists(st.sampled_from("abc"), min_size=1, max_size=3))
+    def append_letters(self, nth, tokens):
+        self.append_to(self.one_of(nth), tokens)
 
     @rule()
     def reset(self):

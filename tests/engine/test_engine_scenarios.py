@@ -157,7 +157,7 @@ def test_S27_a_block_filled_with_what_is_cached_already_is_collapsed_in_v0_and_k
 @pytest.mark.parametrize("first", ["p", "q"], ids=["S29", "S30"])
 def test_S29_S30_the_least_recently_used_goes_out_first_and_of_one_time_the_deeper(first):
     """S29 printed by vLLM 0.6.4.post1. In S30, where q is freed first, it printed [3, 1, 2, 0]: it stops looking at the
-    first newer block. Here the order is that of the last use, whoever is freed first."""
+    first newer block. Here the order is that of the last use, in whatever order they are freed."""
     cache = caching(4, "vllm-v0")
     for cache.engine_step, seq_id in enumerate("pq", 1):
         cache.add(seq_id, [f"{seq_id}{k}" for k in range(8)])

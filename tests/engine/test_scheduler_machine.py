@@ -1,5 +1,5 @@
 """Any requests and operations in any order, under any policies: every slot holds what it must, and every output is that
-of a request which nobody disturbed.
+of a request that was served alone.
 
 K and V are a model here: a slot's value depends on the value of the slot before it, read through the block table as a
 kernel would, and so on every token before. A stale hash, a lost copy or a wrong slot changes all that comes after.
@@ -21,10 +21,10 @@ from pagedviz.engine.policies.profiles import POLICIES, PROFILES
 from tests.engine.requests.request_cases import WatchedScheduler, generated, next_token, value, values
 from tests.engine.test_engine_machine import Memory
 
-WHO = st.integers(0, 11)
+NTH = st.integers(0, 11)
 TOKENS = st.lists(st.sampled_from("abc"), min_size=1, max_size=9)
 SALT = st.sampled_from([None, None, "s"])
-MOST_STEPS = 400  # within which everything that was submitted has finished, once nobody else holds a block
+MOST_STEPS = 400  # every request finishes within so many, if nothing else holds a block
 
 
 def names(kind):
@@ -78,7 +78,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.manager = self.scheduler.manager
         self.memory = KVMemory(self.manager.block_size)
         self.replayed, self.num_replayed = self.scheduler.snapshot(), 0
-        self.by_hand: dict[str, list[str]] = {}  # the tokens of sequences that are nobody's request
+        self.by_hand: dict[str, list[str]] = {}  # the tokens of sequences that belong to no request
         self.num_made = 0
 
     def new_name(self) -> str:
@@ -136,10 +136,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         return bool(scheduled)
 
     @precondition(lambda self: self.scheduler.has_work)
-    @rule(who=WHO)
-    def abort(self, who):
+    @rule(nth=NTH)
+    def abort(self, nth):
         queued = [*self.scheduler.running, *self.scheduler.swapped, *self.scheduler.waiting]
-        assert self.perform(lambda: self.scheduler.abort(queued[who % len(queued)]))
+        assert self.perform(lambda: self.scheduler.abort(queued[nth % len(queued)]))
 
     @precondition(lambda self: len(self.by_hand) < 2)
     @rule(tokens=TOKENS, salt=SALT)
@@ -149,23 +149,23 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.by_hand[name] = list(tokens)
 
     @precondition(lambda self: self.by_hand)
-    @rule(who=WHO, tokens=TOKENS)
-    def append(self, who, tokens):
-        name = list(self.by_hand)[who % len(self.by_hand)]
+    @rule(nth=NTH, tokens=TOKENS)
+    def append(self, nth, tokens):
+        name = list(self.by_hand)[nth % len(self.by_hand)]
         if self.perform(lambda: self.manager.append(name, tokens)):
             self.by_hand[name] += tokens
 
     @precondition(lambda self: len(self.by_hand) < 3 and self.manager.sequences)
-    @rule(who=WHO)
-    def fork(self, who):
-        parent, name = list(self.manager.sequences)[who % len(self.manager.sequences)], self.new_name()
+    @rule(nth=NTH)
+    def fork(self, nth):
+        parent, name = list(self.manager.sequences)[nth % len(self.manager.sequences)], self.new_name()
         if self.perform(lambda: self.manager.fork(parent, name)):
             self.by_hand[name] = list(self.manager.sequences[parent].tokens)
 
     @precondition(lambda self: self.by_hand)
-    @rule(who=WHO, operation=st.sampled_from(["free", "free", "spill", "reload"]))
-    def by_hand_only(self, who, operation):
-        name = list(self.by_hand)[who % len(self.by_hand)]
+    @rule(nth=NTH, operation=st.sampled_from(["free", "free", "spill", "reload"]))
+    def by_hand_only(self, nth, operation):
+        name = list(self.by_hand)[nth % len(self.by_hand)]
         if self.perform(lambda: getattr(self.manager, operation)(name)) and operation == "free":
             del self.by_hand[name]
 
@@ -192,7 +192,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert request.output == generated(request.prompt, len(request.output))
 
     def teardown(self):
-        """With nobody else in the pool everything that was submitted finishes, and nothing is left behind."""
+        """If nothing else is in the pool, every request finishes, and no block stays in use."""
         if not hasattr(self, "scheduler"):
             return
         for name in list(self.by_hand):
@@ -201,7 +201,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         for _ in range(MOST_STEPS):
             if not self.scheduler.has_work:
                 break
-            # Who preempts itself ends the step, even if it was the first of those who run.
+            # A request that preempts itself ends the step, even if it is the first running one.
             assert self.step() or self.scheduler.preempted
         state = self.scheduler.snapshot()
         assert not self.scheduler.has_work

@@ -1,7 +1,7 @@
-"""The whole server in any order: windows and groups, drafts, samples and beams, a host tier whose transfers fail.
+"""The whole server in any order: windows and groups, drafts, samples and beams, a host tier with transfers that fail.
 
 As in the scheduler's machine a slot's value depends on every token before it, and what lies in each slot, device block
-and host chunk is followed by the events alone. Every output must be that of a request which nobody disturbed.
+and host chunk is followed by the events alone. Every output must be that of a request that was served alone.
 """
 
 from hypothesis import settings
@@ -12,7 +12,7 @@ from pagedviz.engine.blocks import hashing
 from pagedviz.engine.policies.limits import Limits, Speculation
 from pagedviz.engine.policies.profiles import POLICIES, PROFILES
 from tests.engine.requests.request_cases import generated, next_token, value, values
-from tests.engine.test_scheduler_machine import MOST_STEPS, SALT, TOKENS, WHO, KVMemory, SchedulerMachine, names
+from tests.engine.test_scheduler_machine import MOST_STEPS, NTH, SALT, TOKENS, KVMemory, SchedulerMachine, names
 
 WINDOWS = [(None,), (None,), (None,), (1,), (3,), (6,), (None, 3), (None, 5, 2), (4, 7)]
 
@@ -146,7 +146,7 @@ class ServerMachine(SchedulerMachine):
         return moved
 
     def answers(self, seq_id):
-        """What the model says behind the newest known token, and behind each draft that it says as well."""
+        """The model's own tokens behind the newest verified one: the accepted drafts, and one more token."""
         seq = self.manager.sequences[seq_id]
         position, said = seq.seq_len - seq.unverified, []
         while True:
@@ -169,9 +169,9 @@ class ServerMachine(SchedulerMachine):
         self.perform(lambda: self.scheduler.submit(name, tokens, num_tokens, **several))
 
     @precondition(lambda self: self.scheduler.requests and len(self.scheduler.waiting) < 4)
-    @rule(who=WHO, tokens=TOKENS, num_tokens=st.integers(1, 4))
-    def submit_what_begins_alike(self, who, tokens, num_tokens):
-        other = list(self.scheduler.requests.values())[who % len(self.scheduler.requests)]
+    @rule(nth=NTH, tokens=TOKENS, num_tokens=st.integers(1, 4))
+    def submit_what_begins_alike(self, nth, tokens, num_tokens):
+        other = list(self.scheduler.requests.values())[nth % len(self.scheduler.requests)]
         name = self.new_name()
         prompt = [*other.prompt, *tokens]
         self.perform(lambda: self.scheduler.submit(name, prompt, num_tokens, salt=other.salt))
@@ -189,16 +189,16 @@ class ServerMachine(SchedulerMachine):
             assert self.perform(lambda: self.manager.free(name))
 
     @precondition(lambda self: self.by_hand)
-    @rule(who=WHO, drafts=st.lists(st.sampled_from("abc?"), min_size=1, max_size=4))
-    def draft(self, who, drafts):
-        name = list(self.by_hand)[who % len(self.by_hand)]
+    @rule(nth=NTH, drafts=st.lists(st.sampled_from("abc?"), min_size=1, max_size=4))
+    def draft(self, nth, drafts):
+        name = list(self.by_hand)[nth % len(self.by_hand)]
         token = generated(self.by_hand[name], 1)[0]
         self.perform(lambda: self.manager.draft(name, token, drafts))
 
     @precondition(lambda self: self.drafted())
-    @rule(who=WHO)
-    def verify(self, who):
-        name = self.drafted()[who % len(self.drafted())]
+    @rule(nth=NTH)
+    def verify(self, nth):
+        name = self.drafted()[nth % len(self.drafted())]
         token = self.manager.sequences[name].scheduled[0]
         assert self.perform(lambda: self.manager.write([name]))
         said = self.answers(name)
@@ -206,30 +206,30 @@ class ServerMachine(SchedulerMachine):
         self.by_hand[name] += [token, *said[:-1]]
 
     def drafted(self):
-        """Sequences that somebody made by hand, and whose drafts wait to be verified."""
+        """Sequences made by hand that have drafts to verify."""
         return [name for name in self.by_hand if self.manager.sequences[name].drafts]
 
     @precondition(lambda self: self.manager.copies and self.manager.sequences)
-    @rule(who=WHO)
-    def store(self, who):
-        name = list(self.manager.sequences)[who % len(self.manager.sequences)]
+    @rule(nth=NTH)
+    def store(self, nth):
+        name = list(self.manager.sequences)[nth % len(self.manager.sequences)]
         self.perform(lambda: self.manager.store(name))
 
     @precondition(lambda self: self.manager.copies)
-    @rule(tokens=TOKENS, salt=SALT, who=WHO)
-    def load(self, tokens, salt, who):
+    @rule(tokens=TOKENS, salt=SALT, nth=NTH)
+    def load(self, tokens, salt, nth):
         known = [r.tokens for r in self.scheduler.requests.values()]
-        prompt = known[who % len(known)] if known and who % 2 else tokens
+        prompt = known[nth % len(known)] if known and nth % 2 else tokens
         self.perform(lambda: self.manager.load([*prompt, "x"], salt))
 
     @precondition(lambda self: self.manager.is_transferring)
-    @rule(who=WHO, how=st.sampled_from(["finish", "fail", "cancel"]))
-    def end_transfer(self, who, how):
-        self.end_one(who, how)
+    @rule(nth=NTH, how=st.sampled_from(["finish", "fail", "cancel"]))
+    def end_transfer(self, nth, how):
+        self.end_one(nth, how)
 
-    def end_one(self, who, how):
+    def end_one(self, nth, how):
         transfers = self.manager.copies.tier.transfers
-        assert self.perform(lambda: self.manager.end_transfer(transfers[who % len(transfers)].transfer_id, how))
+        assert self.perform(lambda: self.manager.end_transfer(transfers[nth % len(transfers)].transfer_id, how))
 
     @precondition(lambda self: not self.manager.sequences and not self.manager.is_transferring)
     @rule()
@@ -254,7 +254,7 @@ class ServerMachine(SchedulerMachine):
         if held.state == "pending":
             assert content == []
         if held.state in ("ready", "loading"):
-            link, tokens = self.manager.host_links[held.block_hash], []
+            link, tokens = self.manager.host_tier.host_links[held.block_hash], []
             while link:
                 tokens[:0], link = link.tokens, link.parent
             assert content == values(tokens)[-self.manager.block_size :]
@@ -319,32 +319,32 @@ class TieredMachine(ServerMachine):
         SchedulerMachine.begin(self, policies, host_blocks=4, prefix_caching=True, auto_spill=False, **config)
         self.memory = ServerMemory(self.manager.block_size)
 
-    @rule(tokens=TOKENS, write=st.sampled_from(["finish", "finish", "finish", "fail", "cancel"]), who=WHO)
-    def leave_something_on_the_host(self, tokens, write, who):
+    @rule(tokens=TOKENS, write=st.sampled_from(["finish", "finish", "finish", "fail", "cancel"]), nth=NTH)
+    def leave_something_on_the_host(self, tokens, write, nth):
         name = self.new_name()
         if not self.perform(lambda: self.manager.add(name, tokens)):
             return
         self.perform(lambda: self.manager.store(name))
         assert self.perform(lambda: self.manager.free(name))
         if self.manager.is_transferring:
-            self.end_one(who, write)
+            self.end_one(nth, write)
         self.sweep()
 
-    @rule(who=WHO, how=st.sampled_from(["finish", "fail", "cancel"]), when=st.sampled_from(["now", "later"]))
-    def fetch_something(self, who, how, when):
-        links = list(self.manager.host_links.values())
+    @rule(nth=NTH, how=st.sampled_from(["finish", "fail", "cancel"]), when=st.sampled_from(["now", "later"]))
+    def fetch_something(self, nth, how, when):
+        links = list(self.manager.host_tier.host_links.values())
         if not links:
             return
-        chain = hashing.chain(links[who % len(links)])
+        chain = hashing.chain(links[nth % len(links)])
         prompt = [token for link in chain for token in link.tokens]
         if self.perform(lambda: self.manager.load([*prompt, "x"], chain[0].salt)) and when == "now":
             self.end_one(-1, how)
 
-    @rule(who=WHO, num_tokens=st.integers(1, 4))
-    def submit_what_the_host_has(self, who, num_tokens):
-        links = list(self.manager.host_links.values())
+    @rule(nth=NTH, num_tokens=st.integers(1, 4))
+    def submit_what_the_host_has(self, nth, num_tokens):
+        links = list(self.manager.host_tier.host_links.values())
         if links and len(self.scheduler.waiting) < 4:
-            chain = hashing.chain(links[who % len(links)])
+            chain = hashing.chain(links[nth % len(links)])
             prompt = [token for link in chain for token in link.tokens]
             name, salt = self.new_name(), chain[0].salt
             self.perform(lambda: self.scheduler.submit(name, [*prompt, "x"], num_tokens, salt=salt))

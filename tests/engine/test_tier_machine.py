@@ -1,6 +1,6 @@
 """Any stores and loads in any order: the host tier agrees with a plain list, and every load brings what was stored.
 
-Few chunks and few keys, whose hashes collide, so that stores meet what is there, pending, loading or has failed. Blocks
+Few chunks and few keys with equal hashes, so that stores meet what is there, pending, loading or has failed. Blocks
 and chunks hold their contents here. A copy happens when its transfer finishes, the latest moment at which it may: what
 was reused too early gives itself away.
 """
@@ -143,7 +143,7 @@ class TierMachine(RuleBasedStateMachine):
 
     @rule(keys=KEYS, start=WHICH)
     def compute(self, keys, start):
-        """Blocks nobody holds get new contents. What they held is offered before, and stays when that holds them."""
+        """Blocks that no transfer holds get new contents. Before, the old ones are offered to the tier."""
         idle = self.idle_blocks()
         wanted = [idle[(start + i) % len(idle)] for i in range(min(len(keys), len(idle)))]
         self.offer("evicted", [block for block in wanted if block in self.hit_counts])
@@ -176,7 +176,7 @@ class TierMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(copy.state == "ready" for copy in self.copies))
     @rule(picks=PICKS, start=WHICH)
     def load(self, picks, start):
-        """What was looked up, into blocks nobody holds."""
+        """Load what was looked up, into blocks that no transfer holds."""
         idle = self.idle_blocks()
         hits = [key for key in self.some_keys(picks) if self.is_hit(key)][: len(idle)]
         blocks = {key: idle[(start + i) % len(idle)] for i, key in enumerate(hits)}

@@ -18,7 +18,7 @@ from tests.run.run_cases import PROMPT, RUNS, SERVING, happenings
 
 
 def branched():
-    """Requests that go on as several sequences; the sums are of a model, so they are made up here."""
+    """Requests of several sequences. The sums come from a model, so the test makes them up."""
     cache = CacheConfig(block_size=4)
     base = planner(cache, 0).base
     request = RequestState(
@@ -35,14 +35,14 @@ def branched():
         yield event, formulas.lines(cache, before, event, after, None)
 
 
-def told(run):
+def event_lines(run):
     for h in happenings(run):
         yield h.event, formulas.lines(run.cache, h.before, h.event, h.snapshot, h.refused)
 
 
 @functools.cache
 def played():
-    return [each for run in RUNS for each in told(run)]
+    return [each for run in RUNS for each in event_lines(run)]
 
 
 def lines_of(kind):
@@ -51,7 +51,9 @@ def lines_of(kind):
 
 def lines_in(case, kind, **fields):
     return next(
-        lines for event, lines in told(SERVING[case]) if event.kind == kind and vars(event).items() >= fields.items()
+        lines
+        for event, lines in event_lines(SERVING[case])
+        if event.kind == kind and vars(event).items() >= fields.items()
     )
 
 
@@ -124,7 +126,7 @@ HASHES = ("761625a1", "724c4cee")  # of the prompt's two full blocks
             "BlockOutOfWindow",
             {},
             [
-                *["full blocks = floor(18 / 4) = 4", "kept = floor(4 / 4) + 2 = 3", "blocks let go = 4 − 3 = 1"],
+                *["full blocks = floor(18 / 4) = 4", "kept = floor(4 / 4) + 2 = 3", "blocks released = 4 − 3 = 1"],
                 *["block_table[0]: 0 → 5, the null block", "ref_count[0] = 1 − 1 = 0"],
             ],
         ),
@@ -142,7 +144,7 @@ HASHES = ("761625a1", "724c4cee")  # of the prompt's two full blocks
             [
                 *["group 1, layer 1: window 4", "tokens that every group agrees on = 8"],
                 *["first position seen = 8 − 4 + 1 = 5", "blocks below = floor(5 / 4) = 1"],
-                *["block_table[0] = 0, the null block", "tokens that none need hold = 1 × 4 = 4"],
+                *["block_table[0] = 0, the null block", "tokens without a block = 1 × 4 = 4"],
             ],
         ),
         (
@@ -191,7 +193,7 @@ HASHES = ("761625a1", "724c4cee")  # of the prompt's two full blocks
             "tier",
             "TierStoreFinished",
             {},
-            ["device blocks that nobody else names = 0 of 2", "free chunks = 1 of 3", "transfers that go on = 0"],
+            ["device blocks that are free now = 0 of 2", "free chunks = 1 of 3", "unfinished transfers = 0"],
         ),
         ("touched", "TierTouched", {}, [f"recency ends with {HASHES[1]}, {HASHES[0]}"]),
         (
@@ -207,7 +209,7 @@ HASHES = ("761625a1", "724c4cee")  # of the prompt's two full blocks
             "tier",
             "TierLoadFailed",
             {},
-            ["device blocks that nobody else names = 2 of 2", "free chunks = 3 of 3", "transfers that go on = 0"],
+            ["device blocks that are free now = 2 of 2", "free chunks = 3 of 3", "unfinished transfers = 0"],
         ),
         (
             "tier",
@@ -226,7 +228,9 @@ def test_formula_of_windows_groups_drafts_and_the_host_tier(case, kind, fields, 
 
 
 def test_drafts_of_the_drafter_have_a_confidence():
-    event, lines = next((event, lines) for event, lines in told(SERVING["dropped"]) if event.kind == "TokensDrafted")
+    event, lines = next(
+        (event, lines) for event, lines in event_lines(SERVING["dropped"]) if event.kind == "TokensDrafted"
+    )
     assert lines[0] == "confidence = " + ", ".join(f"{confidence:.2f}" for confidence in event.confidences)
 
 
@@ -242,15 +246,16 @@ def test_a_step_tells_how_many_of_its_tokens_are_drafts_and_how_many_seats_are_t
     ]
 
 
-def test_who_makes_way_has_the_blocks_of_all_its_sequences_and_never_the_null_block():
-    assert lines_in("beams make way", "RequestPreempted") == ["blocks = 4, nobody else names 4", "tokens computed = 12"]
+def test_preempted_request_has_the_blocks_of_all_its_sequences_and_never_the_null_block():
+    lines = lines_in("beams make way", "RequestPreempted")
+    assert lines == ["blocks = 4, of which it alone names 4", "tokens computed = 12"]
     (entries,) = {
         h.before.block_tables["B"]
         for h in happenings(SERVING["a window makes way"])
         if h.event.kind == "RequestPreempted"
     }
     assert entries == (0, 4, 5)
-    assert lines_in("a window makes way", "RequestPreempted")[0] == "blocks = 2, nobody else names 2"
+    assert lines_in("a window makes way", "RequestPreempted")[0] == "blocks = 2, of which it alone names 2"
 
 
 def test_a_launch_tells_which_of_its_tokens_are_drafts_and_of_which_group_its_slots_are():
@@ -280,7 +285,7 @@ def test_a_block_of_a_group_has_the_bytes_of_that_groups_layers():
     ],
 )
 def test_formula_of_a_request_that_goes_on_as_several_sequences(kind, lines):
-    assert next(told for event, told in branched() if event.kind == kind) == lines
+    assert next(found for event, found in branched() if event.kind == kind) == lines
 
 
 @pytest.mark.parametrize(
@@ -292,7 +297,7 @@ def test_formula_of_a_request_that_goes_on_as_several_sequences(kind, lines):
         (6, (10, 11, 20, 21), ["6 … 7 → block 2, slot 10 … 11", "8 … 9 → block 5, slot 20 … 21"]),
     ],
 )
-def test_tokens_written_at_once_are_told_block_by_block(position, slots, lines):
+def test_tokens_written_at_once_are_listed_block_by_block(position, slots, lines):
     event = TokensWritten("A", position, tuple(slots), slots, engine_step=0)
     base = planner(CacheConfig(block_size=4), 0).base
     assert formulas.lines(CacheConfig(block_size=4), base, event, base, None)[2:] == lines

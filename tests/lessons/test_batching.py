@@ -58,7 +58,7 @@ def test_static_batches_leave_more_places_idle_and_take_more_steps(taught, seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nobody_is_preempted_and_no_step_passes_its_bounds(taught, seed):
+def test_no_request_is_preempted_and_no_step_passes_its_bounds(taught, seed):
     scenario = taught[seed].scenario
     limits = scenario.cache.scheduler
     for policies in ((), (("batching", "static_batches"),)):
@@ -69,7 +69,7 @@ def test_nobody_is_preempted_and_no_step_passes_its_bounds(taught, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_d_comes_one_step_after_a_is_done_if_its_blocks_are_there_and_nobody_overtakes_it(taught, seed):
+def test_d_comes_one_step_after_a_is_done_if_its_blocks_are_there_and_no_request_overtakes_it(taught, seed):
     scenario = taught[seed].scenario
     own, d = rows_of(scenario), len(scenario.ops[3].tokens)
     done = next(i for i, row in enumerate(own) if "A" in row.finished)

@@ -54,7 +54,7 @@ def test_two_samples_are_drawn_by_chance_behind_a_prompt_that_is_computed_once(t
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_three_likeliest_of_all_that_could_be_said_stay_and_it_is_clear_who_has_none(taught, seed):
+def test_the_three_likeliest_of_all_that_could_be_said_stay_and_it_is_clear_which_beam_has_none(taught, seed):
     scenario, placed = taught[seed].scenario, by_title(taught[seed])["Who goes on?"]
     state, model = placed.outcome.before, DenseModel(scenario.cache, seed)
     request = state.requests["A"]

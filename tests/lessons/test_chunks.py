@@ -54,7 +54,7 @@ def test_questions_have_the_answers_that_budget_and_lengths_give(taught, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_stage_holds_nobody_up_and_pays_by_reading(taught, seed):
+def test_stage_holds_no_request_up_and_pays_by_reading(taught, seed):
     loaded = taught[seed]
     shown = loaded.pages[5]
     whole, orca, prompts_first, stage = found(loaded, shown.page.shows, shown.step)["others"]

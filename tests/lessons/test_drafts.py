@@ -94,7 +94,7 @@ def test_what_the_model_would_not_have_said_is_rolled_back(taught, models, seed)
 
 
 @pytest.mark.parametrize("seed", [33, 37])
-def test_a_seed_whose_model_is_seldom_guessed_still_has_something_to_roll_back(seed):
+def test_a_seed_with_few_right_guesses_still_has_something_to_roll_back(seed):
     placed = by_title(lesson.load("16_speculative_decoding", seed))["Guess, then correct"]
     assert placed.graded()[0] == DRAFTS
 
@@ -128,8 +128,8 @@ def test_a_block_of_garbage_stays_and_would_be_freed_by_the_other_policy(taught,
     assert [op.verbs for op in scenario.ops[:5]] == [("add",), ("generate",), ("add",), ("draft",), ("verify",)]
     trimmed = [e.block for e in happened(cache, seed, scenario.ops[:5]) if isinstance(e, BlockFreed)]
     assert trimmed == [state.block_tables["B"][-1]] * left
-    told = f"block {state.block_tables['B'][-1]}, in which nothing of B's was left"
-    assert (told in pages["The blocks stay"].page.text) == (left == 1)
+    sentence = f"block {state.block_tables['B'][-1]}, in which nothing of B's was left"
+    assert (sentence in pages["The blocks stay"].page.text) == (left == 1)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

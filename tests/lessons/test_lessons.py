@@ -1,4 +1,4 @@
-"""Every lesson, whoever wrote it: it plays, it is checked whole, and its questions can be answered for any seed."""
+"""Every lesson plays, is checked whole, and has questions that can be answered for any seed."""
 
 import functools
 

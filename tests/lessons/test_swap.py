@@ -30,7 +30,7 @@ def loaded(seed):
 
 def asked(seed):
     """The questions in order, each by what it is about."""
-    about = ("who", "copies of 4", "copies of 1", "who is next", "back", "again", "fate", "E again")
+    about = ("victim", "copies of 4", "copies of 1", "next", "back", "again", "fate", "E again")
     return dict(zip(about, [placed for placed in loaded(seed).pages if placed.page.question], strict=True))
 
 
@@ -55,8 +55,8 @@ def graded(seed, name):
 def requests(seed):
     """The first and the second request, and how many tokens each had when the pool was full."""
     first, second = [op for op in loaded(seed).scenario.ops if isinstance(op, Submit)][:2]
-    preempted = happened(seed, "who", RequestPreempted)[0]
-    state = asked(seed)["who"].outcome.after
+    preempted = happened(seed, "victim", RequestPreempted)[0]
+    state = asked(seed)["victim"].outcome.after
     return first, second, preempted, state
 
 
@@ -66,10 +66,10 @@ def happened(seed, name, kind):
 
 def test_seeds_give_other_answers():
     for name, answers in {
-        "who": {"A", "B"},
+        "victim": {"A", "B"},
         "copies of 4": {16, 32},
         "copies of 1": {64, 128},
-        "who is next": {"A", "B"},
+        "next": {"A", "B"},
         "again": {16, 32},
         "E again": {35, 36, 37},
     }.items():
@@ -89,12 +89,12 @@ def test_words_are_enough_for_what_is_asked_of_them(seed):
 def test_last_admitted_is_preempted_with_all_of_its_blocks_and_the_requester_runs_on(seed):
     first, second, preempted, state = requests(seed)
     assert (preempted.seq_id, preempted.requester, preempted.how) == (second.seq_id, first.seq_id, "swap")
-    assert graded(seed, "who") == second.seq_id
-    spilled = happened(seed, "who", BlockSpilled)
+    assert graded(seed, "victim") == second.seq_id
+    spilled = happened(seed, "victim", BlockSpilled)
     assert len(spilled) == preempted.num_tokens // SIZE
     assert state.block_tables[second.seq_id] == (None,) * len(spilled)
     assert state.host_tables[second.seq_id] == tuple(range(len(spilled)))
-    assert happened(seed, "who", BlockAllocated)[-1].seq_id == first.seq_id
+    assert happened(seed, "victim", BlockAllocated)[-1].seq_id == first.seq_id
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -105,16 +105,16 @@ def test_copies_are_two_times_layers_times_blocks(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nobody_new_is_admitted_before_who_was_swapped_out_though_it_would_fit(seed):
+def test_no_new_request_is_admitted_before_the_swapped_one_though_it_would_fit(seed):
     first, second, _, _ = requests(seed)
-    before = asked(seed)["who is next"].outcome.before
+    before = asked(seed)["next"].outcome.before
     assert before.waiting == ("C",)
     assert len(before.free_blocks) >= 1
-    assert graded(seed, "who is next") == first.seq_id
-    assert happened(seed, "who is next", RequestAdmitted) == []
-    (waits,) = happened(seed, "who is next", RequestWaits)
+    assert graded(seed, "next") == first.seq_id
+    assert happened(seed, "next", RequestAdmitted) == []
+    (waits,) = happened(seed, "next", RequestWaits)
     assert (waits.seq_id, waits.reason.split()[0]) == ("C", second.seq_id)
-    assert waits.reason in asked(seed)["who is next"].graded()[1]
+    assert waits.reason in asked(seed)["next"].graded()[1]
     order = [e for e in asked(seed)["back"].outcome.events if isinstance(e, RequestSwappedIn | RequestAdmitted)]
     assert [(type(event), event.seq_id) for event in order] == [
         (RequestSwappedIn, second.seq_id),
@@ -123,9 +123,9 @@ def test_nobody_new_is_admitted_before_who_was_swapped_out_though_it_would_fit(s
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_comes_back_names_other_blocks_and_computes_one_token(seed):
+def test_returning_sequence_names_other_blocks_and_computes_one_token(seed):
     second = requests(seed)[1].seq_id
-    was = [event.block for event in happened(seed, "who", BlockSpilled)]
+    was = [event.block for event in happened(seed, "victim", BlockSpilled)]
     now = [event.block for event in happened(seed, "back", BlockReloaded)]
     row = asked(seed)["back"].outcome.after.block_tables[second]
     assert row[: len(was)] == tuple(now)
@@ -150,7 +150,7 @@ def test_all_ways_are_shown_and_recomputing_is_the_same_at_every_size_unless_it_
     assert {(row["out"]["staged"], row["back"]["staged"]) for row in swap} == {(1, 1)}
     assert [row["again"] for row in swap + recompute] == [0, 0, 0, tokens, tokens, tokens]
     assert {row["out"]["copies"] + row["back"]["copies"] for row in recompute + cached} == {0}
-    # Who ran on wrote three tokens more, and took the blocks for them from the tail.
+    # The running sequence wrote three more tokens, and took their blocks from the tail.
     lost = [3, 4, 16]
     assert [(row["again"], row["hit"]) for row in cached] == [(n, tokens - n) for n in lost]
 
@@ -164,7 +164,7 @@ def test_host_that_is_too_small_takes_nothing_and_all_known_words_are_computed_a
     assert happened(seed, "fate", BlockSpilled) == []
     assert [event.seq_id for event in happened(seed, "fate", BlockFreed)] == ["E"] * 9
     assert graded(seed, "fate") == "All are freed, and none moves"
-    assert "9 blocks would move, and 8 host blocks are free" in asked(seed)["fate"].graded()[1]
+    assert "a swap needs 9 host blocks, and 8 are free" in asked(seed)["fate"].graded()[1]
     again = next(e for e in happened(seed, "E again", RequestScheduled) if e.seq_id == "E")
     assert again.num_tokens == preempted.num_tokens + 1 == graded(seed, "E again")
 

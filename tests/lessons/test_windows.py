@@ -52,7 +52,7 @@ def positions(logical_block):
 
 
 def blocks(num_tokens, window):
-    """In use by one layer whose text grew word by word to so many."""
+    """Blocks in use by one layer while a text grows word by word to so many tokens."""
     return ceil(num_tokens / SIZE) - (len(null_entries(num_tokens - 1)) if window else 0)
 
 
@@ -87,7 +87,7 @@ def test_seeds_give_other_answers():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_is_refused_and_only_the_crowd_and_who_follows_it_evict(seed):
+def test_nothing_is_refused_and_only_the_crowd_and_its_successor_evict(seed):
     for about, placed in of(seed).items():
         kinds = {event.kind for event in placed.outcome.events}
         assert "OperationRefused" not in kinds
@@ -242,11 +242,11 @@ def test_the_kernel_is_given_both_tables_and_loads_nothing_before_the_window():
     placed = of(None)["first"]
     asked, state = placed.page.question.probe, placed.outcome.after
     assert asked == Lens("A", 1, 0)
-    told = found[placed.graded_at, asked]
+    answer = found[placed.graded_at, asked]
     seen = state.seq_len("A") - WINDOW
-    assert [turn["block"] for turn in told["splits"][0]["turns"]] == list(state.tables(1)["A"][seen // SIZE :])
-    assert placed.graded(told)[0] == state.tables(1)["A"][seen // SIZE] != 0
-    loaded = {p for turn in told["splits"][0]["turns"] for p in turn["positions"] if p is not None}
+    assert [turn["block"] for turn in answer["splits"][0]["turns"]] == list(state.tables(1)["A"][seen // SIZE :])
+    assert placed.graded(answer)[0] == state.tables(1)["A"][seen // SIZE] != 0
+    loaded = {p for turn in answer["splits"][0]["turns"] for p in turn["positions"] if p is not None}
     assert loaded == set(range(seen, state.seq_len("A")))
     launch = found[placed.graded_at, Launch()]
     assert [group["window"] for group in launch["groups"]] == [None, WINDOW]

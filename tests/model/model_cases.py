@@ -9,7 +9,7 @@ from pagedviz.model.vocabulary import VOCABULARY
 
 
 def scores_of(word):
-    """Scores whose greedy choice is `word`, far from the next best."""
+    """Scores with `word` as their greedy choice, far above the next best."""
     scores = torch.zeros(len(VOCABULARY))
     scores[VOCABULARY.index(word)] = 1
     return scores.numpy()

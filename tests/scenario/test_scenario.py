@@ -193,10 +193,10 @@ def test_every_verb_has_an_operation_that_is_written_with_it():
 
 def test_the_readme_has_a_row_for_every_setting_and_every_operation():
     rows = [line for line in README.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
-    told = " ".join(row.split(" | ")[0] for row in rows)
+    documented = " ".join(row.split(" | ")[0] for row in rows)
     settings = [field.name for field in fields(CacheConfig)]
-    assert [name for name in settings if f"`{name}`" not in told] == []
-    assert [verb for verb in Op.kinds if f'{{"{verb}":' not in told] == []
+    assert [name for name in settings if f"`{name}`" not in documented] == []
+    assert [verb for verb in Op.kinds if f'{{"{verb}":' not in documented] == []
 
 
 def test_windows_groups_tier_and_speculation_survive_being_written_and_read():
@@ -333,8 +333,8 @@ def test_wrong_file_is_refused_with_where_and_what(source, sentence):
         ({"groups": [8, 4], "window": 8}, "cache.groups is [8, 4] and cache.window is 8; each group has a window of"),
         (
             {"groups": [None, 8, 4], "profile": "vllm-v1"},
-            "cache.groups is [null, 8, 4] and cache.num_layers is 2; every group has as many layers, so the layers "
-            "must be a multiple of 3",
+            "cache.groups is [null, 8, 4] and cache.num_layers is 2; all groups have equally many layers, so "
+            "num_layers must be a multiple of 3",
         ),
         (
             {"groups": [None, 8]},

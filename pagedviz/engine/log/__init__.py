@@ -1,1 +1,1 @@
-"""What happened: sentences, errors, events, states, and how an event leads from one state to the next."""
+"""What happened: events and their sentences, errors, states, and how an event changes the state."""

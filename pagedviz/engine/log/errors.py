@@ -1,4 +1,4 @@
-"""What the cache cannot do: one exception a reason, carrying its numbers. Whoever raises one has changed nothing."""
+"""What the cache cannot do: one exception for each reason, with its numbers."""
 
 from typing import Any
 
@@ -26,90 +26,96 @@ class NoFreeBlocks(CacheError):
 
 
 class NeverFits(CacheError):
-    """{seq_id} needs {needed} blocks by itself, and the whole device pool has {total}. It can never fit."""
+    """{seq_id} needs {needed:block} by itself, and the whole device pool has {total}. It can never fit. Give the pool
+    more blocks, or {seq_id} fewer tokens."""
 
 
 class NoFreeHostBlocks(CacheError):
-    """{seq_id} would move {needed:block} to the host, and {free} of {total} host blocks are free. All or none move."""
+    """{seq_id} needs {needed:host block}, and {free} of {total} are free. All of its blocks move, or none. Free a
+    sequence that is on the host first."""
 
 
 class NeverAdmitted(CacheError):
-    """{seq_id} may come to need {needed:block}. With {watermark} kept free of {total}, it would wait for ever."""
+    """{seq_id} may need {needed:block} in all, and {watermark} of {total} must stay free. It would wait for ever. Ask
+    for fewer tokens, or lower the watermark."""
 
 
 class OverBudget(CacheError):
-    """{seq_id} may grow to {most:token}, and a prompt is not split here: {budget} at most are computed in a step. After
-    a preemption it could not be computed again."""
+    """{seq_id} may grow to {most:token}, and a step computes {budget} at most. This profile does not split prompts, so
+    after a preemption {seq_id} could not be computed again. Raise max_num_batched_tokens."""
 
 
 class NothingToSchedule(CacheError):
-    """No request waits or runs, so there is nothing to schedule. Submit one first."""
+    """No request waits or runs, so there is nothing to schedule. Submit a request first."""
 
 
 class UnknownRequest(CacheError):
-    """There is no unfinished request {seq_id}; there is: {known}."""
+    """There is no unfinished request {seq_id}. The unfinished requests are: {known}."""
 
 
 class OwnedByRequest(CacheError):
-    """{seq_id} belongs to a request, and only the scheduler moves it. Let it take a step, or abort the request."""
+    """{seq_id} belongs to a request, so only the scheduler changes it. Take engine steps, or abort the request."""
 
 
 class UnknownSequence(CacheError):
-    """There is no sequence {seq_id}; there is: {known}."""
+    """There is no sequence {seq_id}. The sequences are: {known}."""
 
 
 class DuplicateSequence(CacheError):
-    """There is a sequence {seq_id} already. Take another name, or append to it."""
+    """The name {seq_id} is taken. Choose another name, or append to {seq_id}."""
 
 
 class NoTokens(CacheError):
-    """{seq_id} was given no token. One token at least is needed."""
+    """{seq_id} was given no tokens. Give it at least one."""
 
 
 class TooFewEvictable(CacheError):
-    """{needed:token} should be evicted, and {evictable} can be; {protected} more are locked, and free only when nobody
-    uses them."""
+    """{needed:token} must be evicted, and only {evictable} can be. {protected} more are locked by sequences that use
+    them. Free a sequence first."""
 
 
 class TooFewPages(CacheError):
-    """{num_tokens:token} fill {needed:whole page}, and {given} were given. Give one for each of them."""
+    """{num_tokens:token} fill {needed:whole page}, and {given} were given. Give one page for each of them."""
 
 
 class PageOwned(CacheError):
-    """Page {page} was given for two runs of tokens, or the tree owns it already. A page holds one run."""
+    """Page {page} was given twice, or the tree owns it already. A page belongs to one node."""
 
 
 class UnknownNode(CacheError):
-    """There is no node {node} in the tree. It was evicted, or never there: lock a node before anything is evicted."""
+    """There is no node {node} in the tree: it was evicted, or never existed. Lock a node that must not be evicted."""
 
 
 class NotLocked(CacheError):
-    """Node {node} has no lock of its own to give up; the nodes below it have {below}."""
+    """Node {node} has no lock of its own, so it cannot be unlocked. The nodes below it have {below:lock}."""
 
 
 class TooFewChunks(CacheError):
-    """The host tier needs {needed:host chunk}: {free} of {total} are free, and {evictable} more can be evicted. What is
-    being stored or loaded stays, and so does what was given with the others. All are stored or none."""
+    """The host tier needs {needed:host chunk}. {free} of {total} are free, and {evictable} more can be evicted. The
+    others are being stored or loaded, or belong to this store. All blocks are stored or none. Wait for a transfer
+    first."""
 
 
 class NotReady(CacheError):
-    """{block_hash} cannot be loaded: on the host it is {state}. Look it up again, and load what is found at once."""
+    """{block_hash} cannot be loaded: on the host it is {state}. Look it up again, and load it as soon as it is
+    found."""
 
 
 class BlockInTransfer(CacheError):
-    """Device block {block} is read or written by an unfinished transfer, or was given twice. Wait for the transfer."""
+    """An unfinished transfer reads or writes device block {block}, or the block was given twice. Wait for the
+    transfer."""
 
 
 class UnknownTransfer(CacheError):
-    """There is no unfinished transfer {transfer_id}; there is [{known}]. A transfer ends once."""
+    """There is no unfinished transfer {transfer_id}. The unfinished transfers are: [{known}]. A transfer ends once."""
 
 
 class NotResident(CacheError):
-    """{seq_id} is not on the device: a part of it is in host blocks [{host_blocks}]. Reload it first."""
+    """{seq_id} is not on the device: some of its blocks are host blocks [{host_blocks}]. Reload it first."""
 
 
 class AlreadyResident(CacheError):
-    """{seq_id} is on the device already, so there is nothing to reload."""
+    """All blocks of {seq_id} are on the device already, so there is nothing to reload."""
 
 
 class AlreadySpilled(CacheError):
@@ -117,25 +123,25 @@ class AlreadySpilled(CacheError):
 
 
 class SharedWithResident(CacheError):
-    """Nothing of {seq_id} can move: sequences that stay resident also name its device blocks [{blocks}]."""
+    """No block of {seq_id} can move: sequences that stay on the device also name its blocks [{blocks}]. Free or spill
+    those sequences too."""
 
 
 class ForkUnsupported(CacheError):
-    """Profile {profile} has no fork, so {seq_id} was not made: its tables only ever share full cached blocks, and
-    copy-on-write does not exist there. Choose vllm-v0, or say "fork": true in the cache
-    settings."""
+    """Profile {profile} has no fork, so {seq_id} was not made. Its tables share only full cached blocks, so there is no
+    copy-on-write. Choose vllm-v0, or say "fork": true in the cache settings."""
 
 
 class BlockNotInUse(CacheError):
-    """Block {block} is free already; freeing it twice would hand it out twice."""
+    """Block {block} is free already. If it were freed twice, it would be handed out twice."""
 
 
 class BlocksInUse(CacheError):
-    """The cached prefixes stay: {in_use:block} in use would lose what others may hit. Free every sequence first."""
+    """The prefix cache cannot be reset while blocks are in use. Blocks in use: {in_use}. Free every sequence first."""
 
 
 class DraftsPending(CacheError):
-    """{seq_id} has {drafts:draft} that nobody has verified yet. Verify them first."""
+    """{seq_id} has {drafts:draft} that are not verified yet. Verify them first."""
 
 
 class NoDrafts(CacheError):
@@ -143,32 +149,33 @@ class NoDrafts(CacheError):
 
 
 class NoHostTier(CacheError):
-    """This cache has no host tier, so nothing can be stored there or loaded. Give it host_chunks."""
+    """This cache has no host tier, so no block can be stored or loaded. Set host_chunks to more than 0."""
 
 
 class NoRoomToLoad(CacheError):
-    """The load needs {needed:device block}, and {free} of {total} are free beside those that the same prompt hits. Free
+    """The load needs {needed:device block}, and {free} of {total} are free, without those that this prompt hits. Free
     or spill a sequence first."""
 
 
 class NothingToStore(CacheError):
-    """{seq_id} has {cached:cached block} on the device, and the host has each of them, or a transfer is at it."""
+    """{seq_id} has {cached:cached block} on the device. Each is on the host already, or in a transfer, so there is
+    nothing to store."""
 
 
 class NothingToLoad(CacheError):
-    """The host has nothing of this prompt beyond what the device has cached of it, {hit:token}. A store that has not
-    finished is no hit."""
+    """The device has {hit:token} of this prompt cached, and the host has no more of it, so there is nothing to load. A
+    block can be loaded when its store has finished."""
 
 
 class SeveralTables(CacheError):
-    """{seq_id} has {groups} tables, one for each group, and only a single one can be spilled or forked."""
+    """{seq_id} has {groups} tables, one for each group. Only a sequence with one table can be spilled or forked."""
 
 
 class TooWide(CacheError):
-    """{seq_id} would go on as {width} sequences at once, and a step takes {most} at most: max_num_seqs, or as many
-    tokens as max_num_batched_tokens."""
+    """{seq_id} needs {width} sequences in one step, and a step takes {most} at most, by max_num_seqs and
+    max_num_batched_tokens. Ask for fewer, or raise these limits."""
 
 
 class NotConfident(CacheError):
-    """The drafter's first guess for {seq_id}, “{token}”, has a confidence of {confidence}, and {least} at least was
-    asked for. Nothing is drafted."""
+    """The drafter's first guess for {seq_id}, “{token}”, has a confidence of {confidence}, and at least {least} was
+    asked for. Nothing is drafted. Ask for less confidence."""

@@ -1,4 +1,4 @@
-"""The host tier at one moment, frozen. Its chunks and transfers are frozen too: the tier replaces them."""
+"""The state of the host tier, frozen. Its chunks and transfers are frozen too: the tier replaces them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ State = Literal["pending", "ready", "loading", "failed"]
 
 @dataclass(frozen=True)
 class TierChunk:
-    """What one chunk holds, and what may be done with it.
+    """What one chunk holds.
 
-    "pending": a store fills it, so it is no hit. "ready": a hit, and evicted when its turn comes. "loading": a hit that
-    `pins` unfinished loads read, so it stays. "failed": a load could not read it; its hash finds it no more, and the
-    chunk is free when the last of its pins is given up.
+    "pending": a store fills it, so it is not a hit yet. "ready": it is a hit, and can be evicted. "loading": it is a
+    hit, and `pins` unfinished loads read it, so it cannot be evicted. "failed": a load could not read it, so its hash
+    no longer finds it; the chunk is free when its last pin is gone.
     """
 
     block_hash: BlockHash
@@ -25,7 +25,7 @@ class TierChunk:
 
 @dataclass(frozen=True)
 class Transfer:
-    """An unfinished copy, between `device_blocks[i]` and `chunks[i]` of what has `block_hashes[i]`."""
+    """An unfinished copy of blocks: of `block_hashes[i]`, between `device_blocks[i]` and `chunks[i]`."""
 
     transfer_id: int
     kind: Literal["store", "load"]
@@ -36,11 +36,11 @@ class Transfer:
 
 @dataclass(frozen=True)
 class TierSnapshot:
-    """Everything the tier knows.
+    """The whole state of the tier.
 
-    `chunks` lists those that hold a block. Chunks from `num_used` on were never handed out; `freed` ones were, the last
-    freed last. `recency` has the hashes that are found, the least recently used first. `held_device_blocks` are those
-    that an unfinished transfer reads or writes.
+    `chunks` has the chunks that hold a block. Chunks from `num_used` on were never used; `freed` chunks are free again,
+    the last freed one last. `recency` lists all hashes that can be found, the least recently used first. Unfinished
+    transfers read or write the `held_device_blocks`.
     """
 
     num_chunks: int
@@ -53,7 +53,7 @@ class TierSnapshot:
 
     @property
     def free_chunks(self) -> tuple[int, ...]:
-        """In the order in which they go out: those never used, then the last freed first."""
+        """In the order in which they are handed out: first those never used, then the last freed first."""
         return (*range(self.num_used, self.num_chunks), *reversed(self.freed))
 
     def to_json(self) -> dict[str, Any]:

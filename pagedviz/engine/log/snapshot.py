@@ -1,4 +1,4 @@
-"""The whole state of the cache at one moment, frozen."""
+"""The whole state of the cache, frozen."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from pagedviz.engine.log.events.base import Token
 from pagedviz.engine.log.host_snapshot import TierSnapshot
 
-Row = tuple[int | None, ...]
+TableRow = tuple[int | None, ...]
 
 
 class CachedBlock(NamedTuple):
-    """What a block with a hash holds. `parent_hash` is None and `salt` may be set in a sequence's first block only."""
+    """What a block with a hash holds. Only in a sequence's first block is `parent_hash` None, and may `salt` be set."""
 
     block_hash: str
     parent_hash: str | None
@@ -22,8 +22,9 @@ class CachedBlock(NamedTuple):
 
 
 class RequestState(NamedTuple):
-    """A request: `outputs` by sequence, one unless there are several `samples` or `beams`; the newest of each is in no
-    slot yet. `num_tokens` are wanted. `scores` are those of beams, sums of log-probabilities."""
+    """A request. `outputs` are by sequence; there is one sequence unless there are several `samples` or `beams`. The
+    newest output of each is not yet in a slot. Each sequence generates `num_tokens` outputs. `scores` of beams are sums
+    of log-probabilities."""
 
     prompt: tuple[Token, ...]
     outputs: Mapping[str, tuple[Token, ...]]
@@ -36,12 +37,12 @@ class RequestState(NamedTuple):
 
     @property
     def output(self) -> tuple[Token, ...]:
-        """Of the first sequence."""
+        """The outputs of the first sequence."""
         return next(iter(self.outputs.values()))
 
     @property
     def width(self) -> int:
-        """How many sequences it goes on as."""
+        """How many sequences it has behind its prompt."""
         return max(self.samples, self.beams)
 
     def to_json(self) -> dict[str, Any]:
@@ -54,28 +55,29 @@ class RequestState(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything the manager and the scheduler know.
+    """The whole state of the manager and the scheduler.
 
-    `block_tables` and `host_tables` have one entry per logical block, None where the block is in the other memory.
-    `ref_counts` lists the blocks in use only. `pinned` blocks are held for a copy or a transfer.
-    `free_blocks` is head first: the first goes out next. `cached` blocks are full and have a hash, in use or free; one
-    whose hash was given when it was scheduled is full after the launch.
+    `block_tables` and `host_tables` have one entry for each logical block, None if the block is in the other memory.
+    `ref_counts` has only the blocks in use. `pinned` blocks are held for a copy or a transfer. `free_blocks` begins
+    with the head of the queue, which is handed out next. `cached` blocks have a hash, in use or free, and are full; if
+    a block got its hash when it was scheduled, it is full after the launch.
 
-    Layers may come in several groups, each with its own window (None: all tokens are seen) and its own tables, all of
-    one pool: `block_tables` are those of group 0, `group_tables` of the others. An entry out of its window names the
-    null block. The next launch writes a sequence's `drafted` tokens behind the known ones; the newest `unverified` of
-    its tokens are drafts that were written and perhaps will not stay. `tier` is the host tier, if there is one.
+    Layers may be in several groups. Each group has its own window (None: all tokens are seen) and its own tables, all
+    over one pool: `block_tables` are those of group 0, `group_tables` those of the others. An entry out of its window
+    names the null block. The next launch writes a sequence's `drafted` tokens behind the known ones. The newest
+    `unverified` tokens of a sequence are drafts that were written and may be rolled back. `tier` is the host tier, if
+    there is one.
 
-    An unfinished request is in one of `waiting`, `running` and `swapped`, a finished one in none. `scheduled` are the
-    tokens that the launch of `engine_step` computes for each of those who run, `token_budget` at most in all.
+    An unfinished request is in one of `waiting`, `running` and `swapped`; a finished one is in none. `scheduled` are
+    the tokens that the launch of `engine_step` computes for each running sequence, at most `token_budget` in all.
     """
 
     block_size: int
     num_blocks: int
     host_blocks: int
     null_block: int | None
-    block_tables: Mapping[str, Row]
-    host_tables: Mapping[str, Row]
+    block_tables: Mapping[str, TableRow]
+    host_tables: Mapping[str, TableRow]
     tokens: Mapping[str, tuple[Token, ...]]
     last_scheduled: Mapping[str, int]
     ref_counts: Mapping[int, int]
@@ -93,22 +95,22 @@ class Snapshot:
     engine_step: int = 0
     token_budget: int = 0
     windows: tuple[int | None, ...] = (None,)
-    group_tables: tuple[Mapping[str, Row], ...] = ()
+    group_tables: tuple[Mapping[str, TableRow], ...] = ()
     drafted: Mapping[str, tuple[Token, ...]] = field(default_factory=dict)
     unverified: Mapping[str, int] = field(default_factory=dict)
     tier: TierSnapshot | None = None
 
-    def tables(self, group: int) -> Mapping[str, Row]:
+    def tables(self, group: int) -> Mapping[str, TableRow]:
         """The block tables of one group."""
         return self.group_tables[group - 1] if group else self.block_tables
 
     @property
-    def all_tables(self) -> tuple[Mapping[str, Row], ...]:
-        """Those of every group."""
+    def all_tables(self) -> tuple[Mapping[str, TableRow], ...]:
+        """The block tables of every group."""
         return (self.block_tables, *self.group_tables)
 
     def request_of(self, seq_id: str) -> str:
-        """The name of the request that a sequence belongs to. Raises KeyError when it is nobody's."""
+        """The name of the request that a sequence belongs to. Raises KeyError if it belongs to none."""
         for name, request in self.requests.items():
             if seq_id in request.outputs:
                 return name
@@ -119,16 +121,16 @@ class Snapshot:
         return len(self.tokens[seq_id])
 
     def verified(self, seq_id: str) -> tuple[Token, ...]:
-        """Its tokens in the cache, without the drafts that nobody has verified yet."""
+        """Its tokens in the cache, without the drafts that are not verified yet."""
         tokens = self.tokens[seq_id]
         return tokens[: len(tokens) - self.unverified.get(seq_id, 0)]
 
     def is_resident(self, seq_id: str) -> bool:
-        """All entries of the sequence are on the device, so a kernel may run over it."""
+        """Whether all blocks of the sequence are on the device, so that a kernel can read them."""
         return all(block is None for block in self.host_tables[seq_id])
 
     def filled(self, seq_id: str, logical_block: int) -> int:
-        """Filled slots of one logical block, 0 to block_size."""
+        """How many slots of one logical block are filled, 0 to block_size."""
         return max(0, min(self.block_size, self.seq_len(seq_id) - logical_block * self.block_size))
 
     def to_json(self) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Where engines differ. A policy is one function; it is asked by all others and imports nothing but its neighbours."""
+"""Where engines differ. A policy is one function. Every other folder may import this one; it imports only itself."""

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What an admission decides on, in blocks of the device pool.
+class AdmissionInput:
+    """What an admission decides on. All numbers count blocks of the device pool.
 
-    `now` leave the free queue for what is computed in this step, `prompt` for the whole prompt; cached blocks that lie
-    in the queue are counted, for they leave it too. `free` of `total` are free. `watermark` should stay free.
-    `alone`: nobody else runs. `expected_outputs`: blocks that those who run are likely to take yet, and itself.
+    `now` blocks leave the free queue for the tokens of this step, `prompt` blocks for the whole prompt. A cached block
+    that lies in the free queue leaves it too, so it is counted. `free` of `total` blocks are free, and `watermark` of
+    them should stay free. `alone`: no other request runs. `expected_outputs`: blocks that the outputs of the running
+    requests and of this one will probably take.
     """
 
     now: int
@@ -22,56 +23,59 @@ class Asked:
     expected_outputs: int
 
 
-Admission = Callable[[Asked], str]  # why it has to wait, or "" when it may come
+Admission = Callable[[AdmissionInput], str]  # why the request has to wait, or "" when it is admitted
 
 
-def whole_prompt_fits(asked: Asked) -> str:
-    """The whole prompt must fit although only its first chunk is computed; the watermark is waived for who is alone.
+def whole_prompt_fits(given: AdmissionInput) -> str:
+    """The whole prompt must fit, although only its first chunk is computed. A request alone needs no watermark.
 
     Source: vLLM V1's `full_sequence_must_fit` and watermark.
     """
-    watermark = 0 if asked.alone else asked.watermark
-    return _short_of(asked.prompt, watermark, asked.free)
+    watermark = 0 if given.alone else given.watermark
+    return _short_of(given.prompt, watermark, given.free)
 
 
-def first_chunk_fits(asked: Asked) -> str:
-    """Only what this step computes must fit, so a long prompt may come in and be preempted on its way.
+def first_chunk_fits(given: AdmissionInput) -> str:
+    """Only the tokens of this step must fit. So a long prompt may be admitted and preempted before all is computed.
 
     Source: vLLM V1 without the gate.
     """
-    return _short_of(asked.now, 0 if asked.alone else asked.watermark, asked.free)
+    return _short_of(given.now, 0 if given.alone else given.watermark, given.free)
 
 
-def above_watermark(asked: Asked) -> str:
-    """The whole prompt must fit, and the watermark stays free whoever else runs. Source: vLLM V0's `can_allocate`."""
-    return _short_of(asked.prompt, asked.watermark, asked.free)
+def above_watermark(given: AdmissionInput) -> str:
+    """The whole prompt must fit, and the watermark always stays free. Source: vLLM V0's `can_allocate`."""
+    return _short_of(given.prompt, given.watermark, given.free)
 
 
-def outputs_reserved(asked: Asked) -> str:
-    """The whole prompt must fit beside what it may generate and those who run are expected to. Source: SGLang."""
-    return _short_of(asked.prompt, 0 if asked.alone else asked.expected_outputs, asked.free)
+def outputs_reserved(given: AdmissionInput) -> str:
+    """The whole prompt must fit beside its own outputs and those expected of the running requests. Source: SGLang."""
+    return _short_of(given.prompt, 0 if given.alone else given.expected_outputs, given.free)
 
 
 def _short_of(needed: int, kept: int, free: int) -> str:
     if needed + kept <= free:
         return ""
-    beside = f", and {kept} should stay in it" if kept else ""
-    return f"it takes {needed} out of the free queue, which has {free}{beside}"
+    of_these = f", of which {kept} should stay free" if kept else ""
+    return f"it needs {needed} free block{'' if needed == 1 else 's'}, and the pool has {free}{of_these}"
 
 
 def can_ever(admission: Admission, needed: int, total: int, watermark: int) -> bool:
-    """Would a request that takes `needed` blocks be admitted to an empty pool?"""
-    return not admission(Asked(needed, needed, total, total, watermark, alone=True, expected_outputs=0))
+    """Whether a request that takes `needed` blocks would be admitted to an empty pool."""
+    return not admission(AdmissionInput(needed, needed, total, total, watermark, alone=True, expected_outputs=0))
 
 
 PromptBlocks = Callable[[int, int], int]  # (tokens computed in this step, tokens of the prompt) -> tokens with slots
 
 
 def blocks_when_scheduled(until: int, prompt: int) -> int:
-    """Blocks come with the step that fills them. Source: vLLM V1, SGLang."""
+    """Blocks are taken in the step that fills them. Source: vLLM V1, SGLang."""
     return until
 
 
 def blocks_for_prompt(until: int, prompt: int) -> int:
-    """Blocks for the whole prompt at once, whatever this step computes of it. Source: vLLM V0, nano-vllm."""
+    """Blocks for the whole prompt are taken at once, however little of it this step computes.
+
+    Source: vLLM V0, nano-vllm.
+    """
     return prompt

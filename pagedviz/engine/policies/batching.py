@@ -1,4 +1,4 @@
-"""The shape of a step: who is asked first for its tokens. A batching is one function of a scheduler's step."""
+"""What a step serves first: running requests or waiting ones. A batching is one function of the scheduler's step."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -9,36 +9,39 @@ class Step(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Nobody is scheduled yet."""
+        """No sequence is scheduled yet."""
 
     @property
-    def anybody_runs(self) -> bool: ...
+    def has_running(self) -> bool: ...
 
     def continue_prefills(self) -> None:
-        """Who runs and has not computed all of its prompt goes on."""
+        """Schedule the running requests that have not computed their prompts yet."""
 
     def continue_running(self) -> None:
-        """Whoever runs goes on, in order; who finds no block preempts somebody."""
+        """Schedule all running requests, in order. One that finds no free block preempts a request."""
 
     def swap_in(self) -> None:
-        """Who was swapped out comes back, in order, as far as there is room."""
+        """Bring swapped requests back, in order, as far as there is room."""
 
     def admit(self) -> None:
-        """Who waits comes in, in order, up to the first that does not fit."""
+        """Admit waiting requests, in order, up to the first that does not fit."""
 
 
 Batching = Callable[[Step], None]
 
 
 def running_first(step: Step) -> None:
-    """Decodes and prompts in one launch: whoever runs first, then who waits. Source: vLLM V1 (Orca's iterations)."""
+    """Decodes and prompts share one launch: first the running requests, then the waiting ones.
+
+    Source: vLLM V1 (Orca's iterations).
+    """
     step.continue_running()
     step.swap_in()
     step.admit()
 
 
 def prefill_first(step: Step) -> None:
-    """A step is prompts only, as long as any fits; else it is decodes only. Source: vLLM V0, nano-vllm, SGLang."""
+    """A step computes prompts only, as long as one fits; otherwise decodes only. Source: vLLM V0, nano-vllm, SGLang."""
     step.continue_prefills()
     step.admit()
     if step.is_empty:
@@ -47,8 +50,8 @@ def prefill_first(step: Step) -> None:
 
 
 def static_batches(step: Step) -> None:
-    """A batch is admitted, and nobody else comes until all of it has finished: how it was done before Orca."""
-    if not step.anybody_runs:
+    """A batch is admitted; no other request comes before the whole batch has finished. Source: servers before Orca."""
+    if not step.has_running:
         step.swap_in()
         step.admit()
     step.continue_running()

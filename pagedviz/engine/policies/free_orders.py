@@ -1,4 +1,4 @@
-"""Where a block goes in the free queue when no table names it any more. Each order is one function."""
+"""At which place a block enters the free queue when no table names it any more. Each order is one function."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,10 +8,10 @@ from pagedviz.engine.policies.free_queue import FreeQueue, Recency
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """A block on its way back. `cached`: it keeps its tokens and may be hit until it goes out again.
+    """A block that enters the free queue. `cached`: it keeps its tokens and can be hit until it is handed out again.
 
-    `run` holds the blocks that the same operation has put before the head so far. `recency` is (the engine step in
-    which a sequence that named it was last scheduled, minus its logical block): the smaller goes out first.
+    `run` lists the blocks that the same operation has put before the head so far. `recency` is (the last engine step
+    in which a sequence that named the block was scheduled, minus its logical block). The smaller is handed out first.
     """
 
     block: int
@@ -24,7 +24,7 @@ FreeOrder = Callable[[FreeQueue, Freed], int]
 
 
 def head_of_queue(queue: FreeQueue, freed: Freed) -> int:
-    """Blocks freed together go before the head of the free queue as one run, in the order in which they were freed.
+    """Blocks freed together go before the head of the free queue as one run, in the order in which they are freed.
 
     Example: a table [1, 2, 3] is freed from its tail, so 3, 2, 1 take places 0, 1, 2 and 3 goes out next.
     Source: vLLM V0's naive allocator (last in, first out) and V1's `free_blocks` for blocks without a hash.
@@ -41,7 +41,7 @@ def end_of_queue(queue: FreeQueue, freed: Freed) -> int:
 
 
 def cached_last(queue: FreeQueue, freed: Freed) -> int:
-    """Cached blocks go to the end, so that they are evicted last; the others before the head, as one run.
+    """Cached blocks go to the end, so they are evicted last. The others go before the head, as one run.
 
     Example: [1, 2, 3] of which 1 and 2 are cached is freed before [4, 5] -> [3, 4, 5, 2, 1]. Source: vLLM V1.
     """
@@ -49,10 +49,10 @@ def cached_last(queue: FreeQueue, freed: Freed) -> int:
 
 
 def least_recent_first(queue: FreeQueue, freed: Freed) -> int:
-    """Cached blocks go out by their last use, and of one time the deeper first; the others before all, as one run.
+    """Cached blocks leave in the order of their last use, deeper blocks first. The others go before the head.
 
-    Takes the longer the more blocks were used later than this one: none when frees come in order of time.
-    Source: what vLLM V0 means by its evictor; V0 itself stops at the first newer block and so misses some (S30).
+    The search passes every block that was used later than this one: none when blocks are freed in order of their use.
+    Source: the intention of vLLM V0's evictor. V0 itself stops at the first newer block, and so misses some (S30).
     """
     if not freed.cached:
         return head_of_queue(queue, freed)

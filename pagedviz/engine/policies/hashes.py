@@ -8,20 +8,21 @@ Publish = Callable[[WritePhase], bool]
 
 
 def when_scheduled(phase: WritePhase) -> bool:
-    """Before the launch that fills them. A later sequence of the same step may then name a block that is being filled.
+    """Before the launch that fills them. So another sequence of the same step may name a block that is being filled.
 
-    Sound only because the launch stores every K and V of a layer before anybody attends in it. Source: vLLM V1.
+    This is correct only because the launch stores all K and V of a layer before any token attends in that layer.
+    Source: vLLM V1.
     """
     return phase == "scheduled"
 
 
 def when_written(phase: WritePhase) -> bool:
-    """After the launch that has filled them. Source: nano-vllm, and vLLM V0, which marks blocks as computed."""
+    """After the launch that fills them. Source: nano-vllm, and vLLM V0, which marks blocks as computed."""
     return phase == "written"
 
 
 class Duplicate(NamedTuple):
-    """`entry` is the block that the table names from now on, `findable` those that the map names."""
+    """`entry` is the block that the table names from now on. `findable` are the blocks that the hash map names."""
 
     entry: int
     findable: tuple[int, ...]
@@ -31,15 +32,15 @@ Duplicates = Callable[[int, int], Duplicate]
 
 
 def kept(cached: int, filled: int) -> Duplicate:
-    """Both stay, and the older is hit. No table entry ever changes. Source: vLLM V1."""
+    """Both blocks stay, and later prompts hit the older one. No table entry ever changes. Source: vLLM V1."""
     return Duplicate(filled, (cached, filled))
 
 
 def collapsed(cached: int, filled: int) -> Duplicate:
-    """The table names the cached block, and the filled one is free again. Source: vLLM V0's promotion."""
+    """The table names the cached block, and the filled block is freed. Source: vLLM V0's promotion."""
     return Duplicate(cached, (cached,))
 
 
 def last_writer(cached: int, filled: int) -> Duplicate:
-    """The map names the block that was filled last; the older one can be hit no more. Source: nano-vllm."""
+    """The map names the block that was filled last. The older one can no longer be hit. Source: nano-vllm."""
     return Duplicate(filled, (filled,))

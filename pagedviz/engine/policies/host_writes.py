@@ -1,7 +1,7 @@
-"""When the host tier stores a block. A policy is one function: the cache asks it with every offer of a block.
+"""When a block is offered to the host tier. A policy is one function, called with every offer of a block.
 
-The tier skips what it has already, so a policy may say yes again: a block whose store was refused or failed, or whose
-copy was evicted, gets its next chance then. Source: SGLang's HiCache.
+The tier skips a block that it has already, so a policy may answer True again. Then the tier stores a block again if the
+first store was refused or failed, or if the copy was evicted. Source: SGLang's HiCache.
 """
 
 from collections.abc import Callable
@@ -11,10 +11,11 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Offer:
-    """A full block on the device that the tier may store, and what is about to happen to it.
+    """What happens to a full block on the device.
 
-    "computed": its tokens are all written. "hit": one more sequence names it instead of computing. "evicted": it is to
-    be handed out for other tokens. `hit_count` is how many sequences used it so far; who computed it is the first.
+    "computed": all of its tokens are written. "hit": one more sequence names it instead of computing its tokens.
+    "evicted": it is about to be handed out for other tokens. `hit_count` is how many sequences have used it; the
+    sequence that computed it is the first.
     """
 
     what: Literal["computed", "hit", "evicted"]
@@ -25,23 +26,23 @@ WritePolicy = Callable[[Offer], bool]
 
 
 def when_asked(offer: Offer) -> bool:
-    """Never by itself: somebody says `store`."""
+    """Never by itself: only the operation `store` copies blocks."""
     return False
 
 
 def write_through(offer: Offer) -> bool:
-    """As soon as it is computed: the copy is there before the device needs the room, and most copies are never used."""
+    """When it is computed. The copy is there before the device needs the room, but most copies are never used."""
     return offer.what != "evicted"
 
 
 def write_back(offer: Offer) -> bool:
-    """Not before it has to go: nothing is copied in vain while there is room, and whoever wants the block must wait."""
+    """When it is evicted. Nothing is copied while the device has room, but the sequence that wants the block waits."""
     return offer.what == "evicted"
 
 
 def on_second_hit(offer: Offer) -> bool:
-    """When a second sequence uses it: what one sequence alone wanted is never copied.
+    """When a second sequence uses it. A block that only one sequence used is never copied.
 
-    HiCache calls it write_through_selective and counts alike: who computes a block is its first hit.
+    HiCache calls it write_through_selective and counts in the same way: computing a block is its first hit.
     """
     return offer.what != "evicted" and offer.hit_count >= 2

@@ -1,12 +1,12 @@
-"""What a step of the engine may do at most: how many tokens and sequences, and how many drafts it verifies."""
+"""The limits of one engine step: tokens, sequences, and drafts to verify."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a step: `max_num_batched_tokens` are computed at most (the token budget), for `max_num_seqs` sequences at
-    most. `watermark` is the part of the pool, 0 to 1, that admissions leave free."""
+    """A step computes `max_num_batched_tokens` tokens at most (the token budget), for `max_num_seqs` sequences at most.
+    Admissions leave the part `watermark` of the pool free, from 0 to 1."""
 
     max_num_batched_tokens: int = 32
     max_num_seqs: int = 8
@@ -17,8 +17,8 @@ class Limits:
 class Speculation:
     """`num_drafts` tokens at most are drafted for each request in each engine step; 0 drafts none.
 
-    They are cut before the first whose confidence, 0 to 1, is below `min_confidence`. One launch verifies `load_limit`
-    at most, over all requests, so that a busy engine guesses less.
+    The drafts end before the first one with a confidence, 0 to 1, below `min_confidence`. One launch verifies
+    `load_limit` drafts at most, over all requests, so a busy engine drafts less.
     """
 
     num_drafts: int = 0

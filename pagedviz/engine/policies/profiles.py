@@ -1,4 +1,4 @@
-"""Where engines differ. A policy is one function; a profile is one choice of each, under a real engine's name."""
+"""The policies of each engine. A profile has one policy of each kind, under the name of a real engine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,13 +42,14 @@ from pagedviz.engine.policies.windows import WindowRelease, below_window, window
 
 @dataclass(frozen=True)
 class Profile:
-    """One real engine's choices.
+    """The choices of one real engine.
 
     `null_block`: block 0 is never handed out, and pads the tables. `fork`: sequences may share a partly filled block,
-    which makes copy-on-write possible. All others are functions, each of a kind in `POLICIES`, where it is explained.
+    which makes copy-on-write possible. Every other field is a function, one of its kind in `POLICIES`.
 
-    Where an engine has no such thing the choice is ours: nano-vllm has no windows, drafts or host tier, V0 no host tier
-    and no prefix caching beside a window. SGLang keeps a second pool for layers with a window; groups here share one.
+    Where an engine does not have a feature, the choice is ours: nano-vllm has no windows, drafts or host tier; V0 has
+    no host tier, and no prefix caching with a window. SGLang has a second pool for layers with a window; here all
+    groups share one pool.
     """
 
     name: str
@@ -147,7 +148,7 @@ PROFILES = {
     )
 }
 
-# By field of a profile: the functions that can stand there.
+# By field of a profile: the functions to choose from.
 POLICIES: dict[str, tuple[Callable[..., object], ...]] = {
     "free_order": (head_of_queue, end_of_queue, cached_last, least_recent_first),
     "publish": (when_scheduled, when_written),

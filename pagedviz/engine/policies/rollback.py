@@ -1,4 +1,4 @@
-"""What happens to blocks that only rejected drafts had filled."""
+"""What happens to blocks that held only rejected drafts."""
 
 from collections.abc import Callable
 
@@ -6,10 +6,10 @@ Rollback = Callable[[int, int], int]  # (entries of the table, entries that toke
 
 
 def keep_blocks(entries: int, needed: int) -> int:
-    """They stay, for the next tokens will want them. Source: vLLM V1."""
+    """They stay, because the next tokens will need them. Source: vLLM V1."""
     return entries
 
 
 def trim_blocks(entries: int, needed: int) -> int:
-    """They are freed at once, and taken again when they are needed."""
+    """They are freed at once. The next tokens take new blocks."""
     return needed

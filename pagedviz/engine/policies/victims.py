@@ -1,11 +1,11 @@
-"""Which request is preempted when no block is free, and what happens to its blocks. Each is one function."""
+"""Which request is preempted when no block is free, and what happens to its blocks. Each choice is one function."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeVar
 
 
 class Running(Protocol):
-    """What a choice looks at: a request that runs."""
+    """What a choice reads of a running request."""
 
     priority: int
     arrival: int
@@ -19,23 +19,28 @@ R = TypeVar("R", bound=Running)
 
 
 class Victim(Protocol):
-    """Chooses one of the running requests, which come in the order in which they were admitted."""
+    """Chooses one of the running requests. They are listed in the order in which they were admitted."""
 
     def __call__(self, running: Sequence[R], /) -> R: ...
 
 
 def last_admitted(running: Sequence[R]) -> R:
-    """The last of those who run; it may be the one that needs the block. Source: vLLM, nano-vllm."""
+    """The request that was admitted last. It may be the one that needs the block. Source: vLLM, nano-vllm."""
     return running[-1]
 
 
 def least_urgent(running: Sequence[R]) -> R:
-    """The largest priority number, and of equal ones who came last. Source: vLLM V1 with priorities."""
+    """The request with the largest priority number; of equal ones, the one that came last.
+
+    Source: vLLM V1 with priorities.
+    """
     return max(running, key=lambda request: (request.priority, request.arrival))
 
 
 def fewest_outputs(running: Sequence[R]) -> R:
-    """Who has generated least, so that least is lost; of equals the longer prompt, and of those the last admitted.
+    """The request with the fewest outputs, because they are computed again.
+
+    Of equal ones it is the one with the longest prompt; of those, the one admitted last.
 
     Source: SGLang's retraction.
     """
@@ -47,14 +52,17 @@ Preemption = Callable[[int, int], tuple[How, str]]  # (blocks that would move, f
 
 
 def recompute(blocks: int, host_free: int) -> tuple[How, str]:
-    """Its blocks are freed, and its tokens computed again. Source: vLLM V1 does nothing else."""
+    """Its blocks are freed, and its tokens are computed again later. Source: vLLM V1 does nothing else."""
     return "recompute", ""
 
 
 def swap(blocks: int, host_free: int) -> tuple[How, str]:
-    """All of its blocks move to the host, or none: recompute where they do not fit. Source: the paper, vLLM V0."""
+    """All of its blocks move to the host. If they do not fit there, they are freed and computed again.
+
+    Source: the paper, vLLM V0.
+    """
     if not blocks:
-        return "recompute", "others name all of its blocks"
+        return "recompute", "other sequences name all of its blocks, so none can move"
     if blocks > host_free:
-        return "recompute", f"{blocks} blocks would move, and {host_free} host blocks are free"
+        return "recompute", f"a swap needs {blocks} host blocks, and {host_free} are free"
     return "swap", ""

@@ -1,1 +1,1 @@
-"""SGLang's prefix cache by itself, a world of its own: a radix tree over pages of slots."""
+"""SGLang's prefix cache: a radix tree over pages of slots. It does not use the block manager."""

@@ -1,6 +1,6 @@
-"""What can happen to the radix tree: one frozen event an atomic change, whose docstring is its sentence.
+"""Events of the radix tree: one frozen record for each atomic change. Its docstring is its sentence.
 
-A family of its own: the block manager's events are what a run's steps and the stage know.
+They are not `Event`s: the steps of a run and the stage know only the block manager's events.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class RadixEvent(Record):
 
 @dataclass(frozen=True)
 class RadixMatched(RadixEvent):
-    """A prompt of {num_given:token} found {num_tokens} of them cached, along nodes {nodes}: whole pages, and never its
+    """Of a prompt's {num_given:token}, {num_tokens} were found, along nodes {nodes}: only whole pages, and never the
     last token, which must be computed. The nodes count as used at time {time}."""
 
     num_given: int
@@ -27,8 +27,8 @@ class RadixMatched(RadixEvent):
 
 @dataclass(frozen=True)
 class RadixRevisited(RadixEvent):
-    """Of {num_given:token} to be kept, {num_tokens} are in the tree already, along nodes {nodes}. The caller frees
-    {duplicates:page} of its own. The nodes count as used at time {time}."""
+    """Of {num_given:token} to insert, {num_tokens} are in the tree already, along nodes {nodes}. The caller frees its
+    {duplicates:duplicate page}. The nodes count as used at time {time}."""
 
     num_given: int
     num_tokens: int
@@ -39,7 +39,7 @@ class RadixRevisited(RadixEvent):
 
 @dataclass(frozen=True)
 class RadixInserted(RadixEvent):
-    """Leaf {node} was added below node {parent}: {tokens:token} in pages {pages}, which the tree owns from now on."""
+    """Leaf {node} was added below node {parent}: {tokens:token} in pages {pages}, which the tree owns now."""
 
     node: int
     parent: int
@@ -51,8 +51,8 @@ class RadixInserted(RadixEvent):
 
 @dataclass(frozen=True)
 class RadixSplit(RadixEvent):
-    """Node {node} was split, because a match ended inside it: its first {num_tokens:token} are node {upper} now, and
-    node {node} hangs below with the rest. No page moved, and whoever locked node {node} holds both."""
+    """Node {node} was split, because a match ended inside it. Node {upper} has its first {num_tokens:token} now, and
+    node {node} hangs below it with the rest. No page moved. The locks of node {node} now hold both."""
 
     node: int
     upper: int
@@ -70,7 +70,7 @@ class RadixLocked(RadixEvent):
 
 @dataclass(frozen=True)
 class RadixUnlocked(RadixEvent):
-    """One lock of node {node} and its path, nodes {nodes}, was given up. {num_tokens:token} more can be evicted."""
+    """Node {node} was unlocked once, with its path, nodes {nodes}. {num_tokens:token} more can be evicted."""
 
     node: int
     nodes: tuple[int, ...]
@@ -79,8 +79,8 @@ class RadixUnlocked(RadixEvent):
 
 @dataclass(frozen=True)
 class RadixEvicted(RadixEvent):
-    """Leaf {node} was evicted: of the leaves that nobody locks it was first by {policy}. {tokens:token} are forgotten,
-    and pages {pages} are free."""
+    """Leaf {node} was evicted: by {policy} it was the first of the leaves without a lock. It held {tokens:token}, and
+    its pages {pages} are free."""
 
     node: int
     policy: str

@@ -1,4 +1,4 @@
-"""What must hold in the radix tree after every event. Each invariant yields a sentence for each way it is broken."""
+"""What must hold in the radix tree after every event. Each invariant yields one sentence for each breach."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ RadixInvariant = Callable[[RadixSnapshot, RadixEvent, RadixSnapshot], Iterator[s
 
 
 def sizes_add_up(before: RadixSnapshot, event: RadixEvent, after: RadixSnapshot) -> Iterator[str]:
-    """`evictable_size` counts the tokens of the nodes that nobody locks, `protected_size` those of the others."""
+    """`evictable_size` counts the tokens of the nodes without a lock, `protected_size` those of the others."""
     evictable = sum(len(run.tokens) for run in after.nodes.values() if not run.lock_count)
     protected = sum(len(run.tokens) for run in after.nodes.values() if run.lock_count)
     if after.evictable_size != evictable:
@@ -21,7 +21,7 @@ def sizes_add_up(before: RadixSnapshot, event: RadixEvent, after: RadixSnapshot)
 
 
 def one_root(before: RadixSnapshot, event: RadixEvent, after: RadixSnapshot) -> Iterator[str]:
-    """Every node but the root hangs below one that is there, and has its salt unless that is the root."""
+    """Every node but the root has a parent in the tree. It has the parent's salt, unless the parent is the root."""
     for node, run in after.nodes.items():
         if run.parent is None:
             if node != ROOT:
@@ -33,7 +33,7 @@ def one_root(before: RadixSnapshot, event: RadixEvent, after: RadixSnapshot) -> 
 
 
 def locked_above(before: RadixSnapshot, event: RadixEvent, after: RadixSnapshot) -> Iterator[str]:
-    """What is above a locked node is locked too: a node counts at least the locks of its children."""
+    """The nodes above a locked node are locked too: a node counts at least the locks of its children."""
     below: Counter[int] = Counter()
     for run in after.nodes.values():
         if run.parent is not None:
@@ -44,7 +44,7 @@ def locked_above(before: RadixSnapshot, event: RadixEvent, after: RadixSnapshot)
 
 
 def whole_pages(before: RadixSnapshot, event: RadixEvent, after: RadixSnapshot) -> Iterator[str]:
-    """A run fills its pages, and only the root's is empty."""
+    """The tokens of a node fill its pages. Only the root has none."""
     for node, run in after.nodes.items():
         if len(run.tokens) != len(run.pages) * after.page_size:
             yield f"node {node} has {len(run.tokens)} tokens in {len(run.pages)} pages of {after.page_size}"
@@ -53,7 +53,7 @@ def whole_pages(before: RadixSnapshot, event: RadixEvent, after: RadixSnapshot) 
 
 
 def one_child_a_page(before: RadixSnapshot, event: RadixEvent, after: RadixSnapshot) -> Iterator[str]:
-    """No two children of a node begin with the same page under the same salt: there is one way to walk."""
+    """No two children of a node begin with the same page under the same salt, so a prompt has only one path."""
     times = Counter((run.parent, run.salt, run.tokens[: after.page_size]) for run in after.nodes.values())
     for (parent, salt, page), count in times.items():
         if count > 1:
@@ -67,8 +67,8 @@ def owned_once(before: RadixSnapshot, event: RadixEvent, after: RadixSnapshot) -
             yield f"page {page} is owned {count} times"
 
 
-def free_leaves_go(before: RadixSnapshot, event: RadixEvent, after: RadixSnapshot) -> Iterator[str]:
-    """What is evicted was a leaf, and nobody had locked it."""
+def only_free_leaves_evicted(before: RadixSnapshot, event: RadixEvent, after: RadixSnapshot) -> Iterator[str]:
+    """An evicted node was a leaf without a lock."""
     if isinstance(event, RadixEvicted):
         if before.nodes[event.node].lock_count:
             yield f"node {event.node} was evicted under {before.nodes[event.node].lock_count} locks"
@@ -89,7 +89,7 @@ INVARIANTS: tuple[RadixInvariant, ...] = (
     whole_pages,
     one_child_a_page,
     owned_once,
-    free_leaves_go,
+    only_free_leaves_evicted,
     replay_agrees,
 )
 

@@ -1,7 +1,8 @@
-"""What SGLang does around its radix tree for a sequence that comes, grows and is finished. It owns the pool of pages.
+"""What SGLang does with its radix tree when a sequence arrives, grows and is finished. It owns the pool of pages.
 
-A prompt is matched and its match locked, pages are taken for the rest, if need be by evicting, and once all is computed
-the tree gets the whole pages. Tokens that come later stay the sequence's own until it is finished.
+A prompt is matched, and its match is locked. Pages are taken for the rest of the prompt; if too few are free, leaves
+are evicted. When the prompt is computed, the tree gets its whole pages. Pages of later tokens stay with the sequence
+until it is finished.
 """
 
 from collections import deque
@@ -15,8 +16,8 @@ from pagedviz.engine.radix.tree import RadixTree
 
 @dataclass
 class RadixSequence:
-    """`pages` has one a page of tokens, the last perhaps partly filled. The first `num_kept` of them are the tree's and
-    end with `node`, which the sequence locks."""
+    """`pages` hold its tokens; the last may be partly filled. The first `num_kept` of them belong to the tree and end
+    with `node`, which the sequence locks."""
 
     tokens: list[Token]
     salt: str | None
@@ -26,7 +27,7 @@ class RadixSequence:
 
 
 class RadixManager:
-    """The tree and `num_pages` pages. Whoever is refused changes no sequence, though what it matched counts as used."""
+    """The tree and `num_pages` pages. A refused call changes no sequence, but its matched nodes count as used."""
 
     def __init__(self, tree: RadixTree, num_pages: int) -> None:
         self.tree = tree
@@ -35,19 +36,19 @@ class RadixManager:
         self.sequences: dict[str, RadixSequence] = {}
 
     def num_hit_tokens(self, tokens: Sequence[Token], salt: str | None = None) -> int:
-        """Tokens of a prompt that need not be computed now. To be asked after counts as use, as in SGLang."""
+        """How many tokens of a prompt need not be computed now. The call counts as a use of them, as in SGLang."""
         return self.tree.match(tokens, salt).num_tokens
 
     def add(self, seq_id: str, tokens: Sequence[Token], salt: str | None = None) -> int:
-        """Admit a prompt and keep it as computed; return how many of its tokens were hit."""
+        """Admit a prompt and keep its computed pages; return how many of its tokens were hit."""
         num_hit = self.admit(seq_id, tokens, salt)
         self.keep(seq_id)
         return num_hit
 
     def admit(self, seq_id: str, tokens: Sequence[Token], salt: str | None = None) -> int:
-        """Match a prompt, lock what was found and take pages for the rest; return how many tokens were hit.
+        """Match a prompt, lock its match and take pages for the rest; return how many tokens were hit.
 
-        Raises `DuplicateSequence`, `NoTokens`, or `TooFewEvictable` when locked pages leave too little.
+        Raises `DuplicateSequence`, `NoTokens`, or `TooFewEvictable` when too many pages are locked.
         """
         if seq_id in self.sequences:
             raise errors.DuplicateSequence(seq_id=seq_id)
@@ -65,7 +66,7 @@ class RadixManager:
         return found.num_tokens
 
     def keep(self, seq_id: str) -> None:
-        """Give the tree what a sequence has computed, whole pages of it, and free pages that it holds already."""
+        """Give the tree the whole pages that a sequence has computed, and free the sequence's duplicates."""
         seq = self._find(seq_id)
         kept = self.tree.insert(seq.tokens, seq.pages, seq.salt)
         self.tree.lock(kept.node)
@@ -75,20 +76,20 @@ class RadixManager:
         seq.pages[: seq.num_kept] = kept.pages
 
     def append(self, seq_id: str, tokens: Sequence[Token]) -> None:
-        """Write more tokens. They are in no tree yet. Raises `UnknownSequence` or `TooFewEvictable`."""
+        """Write more tokens. They are not in the tree yet. Raises `UnknownSequence` or `TooFewEvictable`."""
         seq = self._find(seq_id)
         seq.pages += self._take(self._pages_for(len(seq.tokens) + len(tokens)) - len(seq.pages))
         seq.tokens += tokens
 
     def free(self, seq_id: str) -> None:
-        """Finish a sequence: the tree keeps its whole pages, unlocked, and a partly filled one is free."""
+        """Finish a sequence: the tree keeps its whole pages, unlocked, and a partly filled page is freed."""
         self.keep(seq_id)
         seq = self.sequences.pop(seq_id)
         self.free_pages.extend(seq.pages[seq.num_kept :])
         self.tree.unlock(seq.node)
 
     def _take(self, num_pages: int) -> Iterable[int]:
-        """Pages from the head of the free ones; what is missing is evicted, all of it or nothing."""
+        """Take free pages. If there are too few, leaves are evicted first. All pages are taken or none."""
         missing = num_pages - len(self.free_pages)
         if missing > 0:
             self.free_pages.extend(self.tree.evict(missing * self.tree.page_size))

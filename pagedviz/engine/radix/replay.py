@@ -1,4 +1,4 @@
-"""The tree's events alone rebuild it: `apply` is each event's meaning as a pure function of the snapshot."""
+"""The tree's events alone rebuild it: `apply` is a pure function of a snapshot and an event."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -9,12 +9,12 @@ from pagedviz.engine.radix.snapshot import RadixNode, RadixSnapshot
 
 
 def apply(before: RadixSnapshot, event: events.RadixEvent) -> RadixSnapshot:
-    """The tree after `event`. `before` is left as it is."""
+    """The tree after `event`. `before` is not changed."""
     return _CHANGES[type(event)](before, event)
 
 
 def _with(s: RadixSnapshot, changes: dict[int, RadixNode], *, evictable: int = 0, protected: int = 0) -> RadixSnapshot:
-    """The nodes with some changed or added, and the sizes with what is added to them."""
+    """The tree with some nodes changed or added, and both sizes changed by so many tokens."""
     return dataclasses.replace(
         s,
         nodes={**s.nodes, **changes},

@@ -1,11 +1,12 @@
-"""Prefix caching as SGLang does it: a tree of token runs, whose pages the next prompt with the same beginning reuses.
+"""Prefix caching as in SGLang: a tree of token runs. A prompt with the same beginning reuses the pages of its nodes.
 
     root ── 1 "You are a helpful" ─┬─ 2 "poet . Write"
                                    └─ 3 "clerk . File"
 
-A page is SGLang's word for a block: `page_size` slots, so that a page is a slot at its default of 1. Only whole pages
-are cached. Whoever computes with a cached prefix locks its last node, and the path above it stays too. What nobody
-locks is evicted leaf by leaf: a prefix outlives what continues it. After each atomic change the tree reports one event.
+A page is SGLang's word for a block of `page_size` slots. At its default of 1, a page is one slot. Only whole pages are
+cached. A sequence that uses a cached prefix locks its last node, and so the whole path above it. Nodes without a lock
+are evicted leaf by leaf, so a prefix stays longer than its continuations. After each atomic change the tree reports
+one event.
 Source: Zheng et al., SGLang: Efficient Execution of Structured Language Model Programs (2024), section 3.
 """
 
@@ -34,7 +35,7 @@ Edge = tuple[str | None, tuple[Token, ...]]
 
 @dataclass(frozen=True)
 class Match:
-    """The longest cached prefix: the node to lock, which ends there, and the pages from the first token on."""
+    """The longest cached prefix. `node` ends it and can be locked; `pages` are its pages, from the first token on."""
 
     node: int
     num_tokens: int
@@ -43,11 +44,11 @@ class Match:
 
 @dataclass(frozen=True)
 class Insertion:
-    """What became of tokens to be kept.
+    """The result of an insert.
 
-    `node` ends with the last whole page, and `pages` are the tree's from the first token on. `num_reused` tokens were
-    there before, `num_new` came in. `duplicates` are the pages given for tokens that the tree has in other pages: they
-    stay the caller's, who points at `pages` instead and frees them.
+    `node` ends with the last whole page. `pages` are the tree's pages from the first token on. `num_reused` tokens were
+    in the tree before, `num_new` were added. `duplicates` are given pages with tokens that the tree has in other pages.
+    They stay with the caller, which uses `pages` instead and frees the duplicates.
     """
 
     node: int
@@ -60,8 +61,8 @@ class Insertion:
 class RadixTree:
     """Maps token sequences to the pages that hold their keys and values.
 
-    `salt` separates what must not be shared, such as two adapters' tokens: another salt never matches. `evictable_size`
-    and `protected_size` are tokens that nobody locks, and that somebody does.
+    `salt` separates tokens that must not be shared, such as those of two adapters: another salt never matches.
+    `evictable_size` counts the tokens of nodes without a lock, `protected_size` those of locked nodes.
     """
 
     def __init__(
@@ -76,17 +77,17 @@ class RadixTree:
         self._children: dict[int, dict[Edge, int]] = {ROOT: {}}
         self._owned: set[int] = set()
         self._num_made = 1
-        # A heap with each free leaf once, perhaps with an earlier value. Values never fall, so no entry is too high.
+        # A heap that has each free leaf once, maybe with an older value. Values never fall, so no entry is too high.
         self._queue: list[tuple[tuple[int, ...], int]] = []
         self._queued: set[int] = set()
 
-    # --- what a user can do ---
+    # --- operations ---
 
     def match(self, tokens: Sequence[Token], salt: str | None = None) -> Match:
-        """Find the longest cached prefix of a prompt that is to be computed: whole pages, at most all tokens but one.
+        """Find the longest cached prefix of a prompt: whole pages, and at most all tokens but the last.
 
-        Splits the node in which the match ends, so that it can be locked alone. The path counts as used.
-        Example: page_size=4, 8 tokens cached, the same 8 asked for -> 4, as the last one must be computed.
+        A node in which the match ends is split, so that the match can be locked alone. The path counts as used.
+        Example: page_size=4, 8 tokens are cached, the same 8 are matched -> 4, because the last one must be computed.
         """
         path, num_tokens, surplus = self._walk(self._whole_pages(tokens[:-1]), salt)
         self._split_tail(path, surplus)
@@ -95,11 +96,11 @@ class RadixTree:
         return Match(path[-1], num_tokens, self._pages(path))
 
     def insert(self, tokens: Sequence[Token], pages: Sequence[int], salt: str | None = None) -> Insertion:
-        """Keep the computed tokens that fill whole pages. Pages of new tokens become the tree's.
+        """Add the computed tokens that fill whole pages. The tree owns the pages of new tokens from now on.
 
-        `pages`: one a whole page of tokens, from the first token on, those that a match gave included. A partly filled
-        last page may follow; it stays the caller's. Raises `TooFewPages`, or `PageOwned` for a page that holds two
-        runs of tokens.
+        `pages`: one for each whole page of tokens, from the first token on, including those of a match. A partly filled
+        last page may follow; it stays with the caller. Raises `TooFewPages`, or `PageOwned` for a page that is given
+        twice or belongs to the tree.
         """
         tokens = self._whole_pages(tokens)
         num_pages = len(tokens) // self.page_size
@@ -119,7 +120,10 @@ class RadixTree:
         return Insertion(path[-1], num_reused, len(tokens) - num_reused, held + pages[reused:], duplicates)
 
     def lock(self, node: int) -> None:
-        """Protect a node and all above it from eviction, until it is unlocked as often. The root may be locked."""
+        """Protect a node and all nodes above it from eviction, until it is unlocked as often as it was locked.
+
+        The root may be locked.
+        """
         path = self._path(node)
         num_tokens = self._unlocked_tokens(path)
         self._count_lock(path, 1)
@@ -128,7 +132,7 @@ class RadixTree:
         self._report(RadixLocked(node, tuple(path), num_tokens))
 
     def unlock(self, node: int) -> None:
-        """Give up one lock of a node. Raises `NotLocked` when it has none of its own, whatever those below it have."""
+        """Remove one lock of a node. Raises `NotLocked` if all of its locks belong to nodes below it."""
         path = self._path(node)
         below = sum(self._nodes[child].lock_count for child in self._children[node].values())
         if self._nodes[node].lock_count == below:
@@ -141,9 +145,9 @@ class RadixTree:
         self._report(RadixUnlocked(node, tuple(path), num_tokens))
 
     def evict(self, num_tokens: int) -> tuple[int, ...]:
-        """Forget leaves, whole ones, until at least `num_tokens` are gone; return their pages, which are free then.
+        """Evict whole leaves until at least `num_tokens` are gone; return their pages, which are free now.
 
-        Raises `TooFewEvictable` before anything is forgotten. Costs a logarithm a leaf; the tree is not searched.
+        Raises `TooFewEvictable` before any leaf is evicted. Takes O(log n) a leaf: a heap finds it, not a search.
         """
         if num_tokens > self.evictable_size:
             raise errors.TooFewEvictable(
@@ -162,7 +166,8 @@ class RadixTree:
     # --- the atomic changes ---
 
     def _split_tail(self, path: list[int], surplus: int) -> None:
-        """Split the path's last node if its last `surplus` tokens are beyond the match. The path then ends in front."""
+        """Split the path's last node if its last `surplus` tokens are beyond the match. The path then ends with the
+        front half."""
         if not surplus:
             return
         node, run = path[-1], self._nodes[path[-1]]
@@ -203,7 +208,7 @@ class RadixTree:
     # --- the queue of leaves ---
 
     def _queue_free_leaf(self, node: int) -> None:
-        """Queue a node if it is a leaf that nobody locks, once: a later use makes its entry too low, never too high."""
+        """Queue a node if it is a leaf without a lock and not queued yet. If it is used later, its entry is too low."""
         if self._is_free_leaf(node) and node not in self._queued:
             self._queued.add(node)
             heapq.heappush(self._queue, (self.policy(self._nodes[node]), node))
@@ -215,7 +220,8 @@ class RadixTree:
             self._queued.remove(node)
             if self._is_free_leaf(node) and value == self.policy(self._nodes[node]):
                 return node
-            # Used since, it goes back with its new value. If it is no free leaf, it comes back when it is one again.
+            # If it was used since, it goes back with its new value. If it is no free leaf now, it is queued when it is
+            # one again.
             self._queue_free_leaf(node)
 
     def _is_free_leaf(self, node: int) -> bool:
@@ -224,7 +230,7 @@ class RadixTree:
     # --- helpers ---
 
     def _walk(self, tokens: tuple[Token, ...], salt: str | None) -> tuple[list[int], int, int]:
-        """The path along `tokens`, how many of them it holds, and how many others its last node holds behind them."""
+        """The path along `tokens`, how many of them it holds, and how many other tokens its last node holds."""
         path, num_tokens = [ROOT], 0
         while num_tokens < len(tokens):
             child = self._children[path[-1]].get(self._edge(salt, tokens, num_tokens))
@@ -239,13 +245,13 @@ class RadixTree:
         return path, num_tokens, 0
 
     def _common(self, run: tuple[Token, ...], tokens: tuple[Token, ...]) -> int:
-        """Tokens in which both agree from the start, whole pages only."""
+        """How many tokens of both are equal from the start, in whole pages."""
         pairs = enumerate(zip(run, tokens, strict=False))
         agree = next((i for i, (mine, other) in pairs if mine != other), min(len(run), len(tokens)))
         return agree - agree % self.page_size
 
     def _edge(self, salt: str | None, tokens: tuple[Token, ...], start: int = 0) -> Edge:
-        """What a node's children differ in: the first page of their runs, and below the root the salt."""
+        """The key of a child: the first page of its run, and its salt."""
         return salt, tokens[start : start + self.page_size]
 
     def _whole_pages(self, tokens: Sequence[Token]) -> tuple[Token, ...]:
@@ -271,7 +277,7 @@ class RadixTree:
         return path[::-1]
 
     def _use(self, path: list[int], hits: int) -> int:
-        """Mark the path as used now; return the time, which each match and each insert moves on by one."""
+        """Mark the path as used now, and return the time. Each match and each insert adds one to the time."""
         time = self._nodes[ROOT].last_used + 1
         for node in path:
             run = self._nodes[node]

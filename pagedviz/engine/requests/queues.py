@@ -1,4 +1,4 @@
-"""The requests of a server and where each of them is: it waits, runs, is swapped out, or has ended."""
+"""The requests of a server, and the state of each: it waits, runs, is swapped out, or has ended."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from pagedviz.engine.requests.request import Request
 
 
 class RequestQueues:
-    """Requests by name, and three queues of names. `scheduled` counts the tokens of this step's launch by sequence."""
+    """Requests by name, and three queues of names. `scheduled` counts the tokens of this step's launch, by sequence."""
 
     def __init__(self, manager: BlockManager, limits: Limits, report: Callable[[Event], None]) -> None:
         self.manager = manager
@@ -42,9 +42,9 @@ class RequestQueues:
         samples: int = 1,
         beams: int = 1,
     ) -> None:
-        """Let a request wait for `num_tokens` outputs behind its prompt. One that can never fit is refused at once.
+        """Put a request in the waiting queue. It wants `num_tokens` outputs. One that can never fit is refused at once.
 
-        Several `samples` are drawn side by side, of several `beams` the likeliest stay: both fork, so the profile must.
+        Several `samples` are drawn side by side; of several `beams` the likeliest stay. Both need a profile with fork.
         """
         self.must_be_new(seq_id)
         if not prompt:
@@ -56,12 +56,21 @@ class RequestQueues:
         self._must_ever_fit(request)
         self.requests[seq_id] = request
         self.waiting.append(seq_id)
-        place = len(self.waiting) - 1
-        told = (seq_id, request.prompt, num_tokens, priority, salt, place, samples, beams)
-        self._report(RequestSubmitted(*told))
+        self._report(
+            RequestSubmitted(
+                seq_id=seq_id,
+                tokens=request.prompt,
+                num_tokens=num_tokens,
+                priority=priority,
+                salt=salt,
+                queue_index=len(self.waiting) - 1,
+                samples=samples,
+                beams=beams,
+            )
+        )
 
     def abort(self, seq_id: str) -> None:
-        """Forget a request, wherever it is."""
+        """End a request, whether it waits, runs or is swapped out."""
         unfinished = (*self.running, *self.swapped, *self.waiting)
         if seq_id not in unfinished:
             raise errors.UnknownRequest(seq_id=seq_id, known=", ".join(unfinished) or "none at all")
@@ -71,12 +80,12 @@ class RequestQueues:
         self._free(request)
 
     def owns(self, seq_id: str) -> bool:
-        """Is it a request that has not ended, or a sequence of one? Then it is the scheduler's alone."""
+        """Whether this names an unfinished request or one of its sequences. Only the scheduler changes these."""
         unfinished = (*self.running, *self.swapped, *self.waiting)
         return any(seq_id == name or seq_id in self.requests[name].outputs for name in unfinished)
 
     def must_be_new(self, seq_id: str) -> None:
-        """Raise if there is or was a request of this name, or if a sequence has it, or may come to."""
+        """Raise `DuplicateSequence` if a request has or had this name, or if a sequence has it or may be given it."""
         request = self.requests.get(seq_id.rpartition(".")[0])
         if seq_id in self.requests or seq_id in self.manager.sequences or (request and request.width > 1):
             raise errors.DuplicateSequence(seq_id=seq_id)
@@ -86,10 +95,10 @@ class RequestQueues:
         return bool(self.waiting or self.running or self.swapped)
 
     def snapshot(self) -> Snapshot:
-        """The state now, frozen: the manager's, and the queues."""
+        """The state now, frozen: the manager's state and the queues."""
         return replace(
             self.manager.snapshot(),
-            requests={name: _frozen(request) for name, request in self.requests.items()},
+            requests={name: _request_state(request) for name, request in self.requests.items()},
             waiting=tuple(self.waiting),
             running=tuple(self.running),
             swapped=tuple(self.swapped),
@@ -98,21 +107,21 @@ class RequestQueues:
             token_budget=self.token_budget,
         )
 
-    # --- for the scheduler ---
+    # --- used by the scheduler ---
 
     def _live(self, request: Request) -> list[str]:
-        """Its sequences that have a block table."""
+        """The sequences of a request that have a block table."""
         return [seq_id for seq_id in request.outputs if seq_id in self.manager.sequences]
 
     def _take_out(self, request: Request) -> int:
-        """Take a request out of its queue and out of the launch; return how many tokens it was to compute there."""
+        """Take a request out of its queue and out of the launch. Return how many tokens it would have computed."""
         for queue in (self.waiting, self.running, self.swapped):
             if request.seq_id in queue:
                 queue.remove(request.seq_id)
         return sum(self.scheduled.pop(seq_id, 0) for seq_id in request.outputs)
 
     def _free(self, request: Request) -> None:
-        """Let go of all that it has."""
+        """Free all blocks of a request."""
         request.forked = False
         for seq_id in self._live(request):
             self.manager.free(seq_id)
@@ -124,7 +133,7 @@ class RequestQueues:
 
     @property
     def _watermark(self) -> int:
-        """In blocks, as vLLM counts them: of the whole pool, rounded down."""
+        """The watermark in blocks: a part of the whole pool, rounded down, as in vLLM."""
         return int(self.limits.watermark * self.manager.pool.num_blocks)
 
     def _must_be_able_to_fork(self, request: Request) -> None:
@@ -147,20 +156,20 @@ class RequestQueues:
             raise errors.NeverFits(seq_id=seq_id, needed=needed, total=total)
         if not can_ever(self.profile.admission, needed, total, self._watermark):
             raise errors.NeverAdmitted(seq_id=seq_id, needed=needed, watermark=self._watermark, total=total)
-        # After a preemption all that is known is computed again: at once where nothing is split.
+        # After a preemption all known tokens are computed again: in one step if the profile does not split them.
         again = (request.num_tokens - 1) * request.width if request.width > 1 else most
         if not chunk or (again and not self.profile.chunking(again, budget, True)):
             raise errors.OverBudget(seq_id=seq_id, most=max(again, most), budget=budget)
 
     def _most_blocks(self, request: Request, chunk: int) -> int:
-        """What a request holds at most, alone in the pool: the full blocks of its prompt once, the others each."""
+        """How many blocks a request holds at most, alone in the pool. Its sequences share the prompt's full blocks."""
         size, release, windows = self.manager.block_size, self.profile.window_release, self.manager.windows
         one = sum(most_blocks(request.most_tokens, chunk, window, size, release) for window in windows)
         shared = len(request.prompt) // size if windows == (None,) else 0
         return shared + request.width * (one - shared)
 
 
-def _frozen(request: Request) -> RequestState:
+def _request_state(request: Request) -> RequestState:
     outputs = {seq_id: tuple(output) for seq_id, output in request.outputs.items()}
     given = request.num_tokens, request.priority, request.salt, request.samples, request.beams
     return RequestState(request.prompt, outputs, *given, dict(request.scores))

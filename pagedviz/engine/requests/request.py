@@ -1,4 +1,4 @@
-"""A request: a prompt, and how many tokens to generate behind it, once or in several sequences at a time."""
+"""A request: a prompt, and how many tokens to generate behind it, in one sequence or in several."""
 
 from dataclasses import dataclass, field
 
@@ -7,15 +7,14 @@ from pagedviz.engine.log.events.base import Token
 
 @dataclass(slots=True)
 class Request:
-    """`outputs` are the tokens generated so far, by sequence; the newest of each is in no slot yet. `num_tokens` are
-    wanted of each. `num_named` counts the names that its sequences were given.
+    """`outputs` are the tokens generated so far, by sequence. The newest token of each is not yet in a slot. Each
+    sequence generates `num_tokens`. `num_named` counts the names that its sequences have been given.
 
-    `arrival` counts the requests. The smaller `priority` goes first, where a policy looks at it. `says` are outputs
-    that were given with the request; then none is sampled. `prefill_until` tokens were known when it was admitted.
+    `arrival` counts the requests as they came. A smaller `priority` is served first, if the policy uses it. `says` are
+    outputs given with the request; then none is sampled. `prefill_until` tokens were known when it was admitted.
 
-    With several `samples` or `beams` it goes on as so many sequences from its prompt on, all of one length. The prompt
-    is computed once, by the first; `forked` says that the others are there. `scores` are the beams' sums of
-    log-probabilities.
+    With several `samples` or `beams` it has as many sequences behind its prompt, all of one length. The first sequence
+    computes the prompt; `forked` is True when the others exist. `scores` are the beams' sums of log-probabilities.
     """
 
     seq_id: str
@@ -39,12 +38,12 @@ class Request:
 
     @property
     def width(self) -> int:
-        """How many sequences it goes on as."""
+        """How many sequences it has behind its prompt."""
         return max(self.samples, self.beams)
 
     @property
     def output(self) -> list[Token]:
-        """Of its first sequence."""
+        """The outputs of its first sequence."""
         return self.outputs[self.first]
 
     @property
@@ -54,17 +53,17 @@ class Request:
 
     @property
     def tokens(self) -> list[Token]:
-        """All that is known of its first sequence: what the cache holds when it has been computed."""
+        """All known tokens of its first sequence. The cache holds them when they have been computed."""
         return [*self.prompt, *self.output]
 
     @property
     def to_compute(self) -> list[Token]:
-        """What the first sequence computes by itself: all that is known, or the prompt where others share it."""
+        """The tokens that its first sequence computes: all known ones, or only the prompt when others will share it."""
         return list(self.prompt) if self.width > 1 and not self.forked else self.tokens
 
     @property
     def most_tokens(self) -> int:
-        """How many slots a sequence of it may come to take: the last output is never written."""
+        """How many slots one of its sequences takes at most: the last output is never written."""
         return len(self.prompt) + self.num_tokens - 1
 
     @property
@@ -72,6 +71,6 @@ class Request:
         return self.num_tokens - len(self.output)
 
     def new_name(self) -> str:
-        """Of its next sequence: its own, or numbered where there are several. Example: "A.1", "A.2"."""
+        """The name of its next sequence: the request's own, or a numbered one if there are several ("A.1", "A.2")."""
         self.num_named += 1
         return self.seq_id if self.width == 1 else f"{self.seq_id}.{self.num_named}"

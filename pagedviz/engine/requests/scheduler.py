@@ -1,7 +1,7 @@
-"""The scheduler: each engine step decides who computes how many tokens, in one launch, with blocks for all of them.
+"""The scheduler decides which requests compute how many tokens in each engine step, and gives them their blocks.
 
-A step is `schedule`, then the launch (`write`), then the outputs (`fork`, `sampled`, `expand`). It drives a block
-manager, and reports one event a change as that does.
+A step is `schedule`, then the launch (`write`), then the outputs (`fork`, `sampled`, `expand`). The scheduler drives a
+block manager. Like the manager, it reports one event for each change.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,18 +22,18 @@ from pagedviz.engine.log.events.requests import (
 )
 from pagedviz.engine.log.text import sentences
 from pagedviz.engine.manager.block_manager import BlockManager
-from pagedviz.engine.policies.admission import Asked
+from pagedviz.engine.policies.admission import AdmissionInput
 from pagedviz.engine.policies.limits import Limits, Speculation
 from pagedviz.engine.policies.orders import Waiting
 from pagedviz.engine.requests import beams
 from pagedviz.engine.requests.queues import RequestQueues
 from pagedviz.engine.requests.request import Request
 
-ON_ITS_WAY = "some of its prompt is on its way from the host"
+ON_ITS_WAY = "a part of its prompt is being loaded from the host"
 
 
 class Scheduler(RequestQueues):
-    """Serves requests on a block manager, by the policies of the manager's profile."""
+    """Serves requests on a block manager, with the policies of the manager's profile."""
 
     def __init__(
         self,
@@ -46,14 +46,14 @@ class Scheduler(RequestQueues):
         self.speculation = speculation
         self._budget_left = 0
         self._drafts_left = 0
-        self.preempted = False  # was anybody, in this step?
-        self._calm_steps = 0  # since somebody was preempted
-        self._reasons: dict[str, str] = {}  # why who waits waits, as it was told last
+        self.preempted = False  # whether this step preempted a request
+        self._calm_steps = 0  # steps since the last preemption
+        self._reasons: dict[str, str] = {}  # the last reported reason of each waiting request
 
     # --- a step ---
 
     def schedule(self) -> None:
-        """Decide who computes what in the next launch, and give them their blocks."""
+        """Decide what the next launch computes, and give each sequence its blocks."""
         if not self.has_work:
             raise errors.NothingToSchedule()
         self.engine_step = self.manager.engine_step
@@ -66,17 +66,18 @@ class Scheduler(RequestQueues):
         self.preempted = False
         self.profile.batching(self)
         while self.swapped and not self.scheduled and not self.running:
-            self._drop(self.requests[self.swapped[-1]], "it cannot come back, and nobody runs who would make room")
+            reason = "it does not fit on the device, and no request is running that would free blocks"
+            self._drop(self.requests[self.swapped[-1]], reason)
             self.preempted = False
             self.profile.batching(self)
 
     def write(self) -> None:
-        """The launch: all that was scheduled is written at once."""
+        """The launch: write all scheduled tokens at once."""
         if self.scheduled:
             self.manager.write(self.scheduled)
 
     def fork(self) -> None:
-        """Whose prompt has just been computed and who goes on as several sequences does so from now on."""
+        """Fork each request of several sequences when its prompt has just been computed."""
         for name in list(self.running):
             request = self.requests[name]
             computed = request.first in self.scheduled and self._computed(request) == len(request.prompt)
@@ -92,7 +93,7 @@ class Scheduler(RequestQueues):
                 self.manager.fork(request.first, seq_id, managed=True)
 
     def due(self) -> list[str]:
-        """Whose newest known token has just been computed: the model has an output for each."""
+        """The sequences that have just computed their newest known token. The model has an output for each of them."""
         return [
             seq_id
             for name in self.running
@@ -101,12 +102,12 @@ class Scheduler(RequestQueues):
         ]
 
     def request_of(self, seq_id: str) -> Request:
-        """The request that a sequence of those who run belongs to."""
+        """The running request that a sequence belongs to."""
         return next(self.requests[name] for name in self.running if seq_id in self.requests[name].outputs)
 
     def sampled(self, outputs: Mapping[str, Sequence[Token]]) -> None:
-        """Take the outputs of a launch: of each sequence the drafts that were accepted, and one token more. Who has all
-        that was wanted is finished and lets go of everything."""
+        """Take the outputs of a launch: the accepted drafts of each sequence, and one more token. A request that has
+        all of its outputs is finished, and its blocks are freed."""
         if not outputs:
             return
         for seq_id, tokens in outputs.items():
@@ -115,12 +116,13 @@ class Scheduler(RequestQueues):
         for seq_id, tokens in outputs.items():
             self.request_of(seq_id).outputs[seq_id] += tokens
         said = sentences.named([f"{seq_id} says “{' '.join(map(str, tokens))}”" for seq_id, tokens in outputs.items()])
-        self._report(TokensSampled(tuple(outputs), tuple(map(tuple, outputs.values())), said))
-        self._finish_those_done(outputs)
+        all_tokens = tuple(map(tuple, outputs.values()))
+        self._report(TokensSampled(seq_ids=tuple(outputs), tokens=all_tokens, said=said))
+        self._finish_complete(outputs)
 
     def expand(self, name: str, candidates: Mapping[str, beams.Candidates]) -> None:
-        """Let the likeliest continuations of a request's beams be its beams from now on: who has several is forked,
-        who has none lets go of all it has."""
+        """Keep the likeliest continuations of a request's beams. A beam with several of them is forked; a beam with
+        none is freed."""
         request = self.requests[name]
         chosen, outputs, scores = beams.likeliest(request.scores, candidates, request.beams), {}, {}
         for beam in chosen:
@@ -133,38 +135,49 @@ class Scheduler(RequestQueues):
             self.scheduled.pop(seq_id)
         said = sentences.named([f"{seq_id} “{beam.token}”" for seq_id, beam in zip(outputs, chosen, strict=True)])
         parents, tokens, sums = zip(*chosen, strict=True)
-        self._report(BeamsChosen(name, tuple(outputs), parents, tokens, sums, tuple(pruned), said))
+        self._report(
+            BeamsChosen(
+                seq_id=name,
+                seq_ids=tuple(outputs),
+                parents=parents,
+                tokens=tokens,
+                scores=sums,
+                pruned=tuple(pruned),
+                said=said,
+            )
+        )
         for seq_id, parent in zip(outputs, parents, strict=True):
             if seq_id != parent:
                 self.manager.fork(parent, seq_id, managed=True)
         for seq_id in pruned:
             self.manager.free(seq_id)
         request.forked = True
-        self._finish_those_done(outputs)
+        self._finish_complete(outputs)
 
     def propose(self, seq_id: str, drafts: Sequence[Token], confidences: Sequence[float]) -> None:
-        """Let the next launch of a sequence verify drafts behind its newest token."""
+        """Put drafts behind the newest token of a sequence. Its next launch verifies them."""
         if drafts:
             self.manager.propose(seq_id, drafts, confidences)
 
     def num_drafts(self, seq_id: str) -> int:
-        """How many drafts are wanted for a sequence: none beyond what it is to say, and none for one of several."""
+        """How many drafts a sequence should get: no more than its missing outputs less one, and none if its request has
+        several sequences."""
         request = self.request_of(seq_id)
         return min(self.speculation.num_drafts, request.outputs_left - 1) if request.width == 1 else 0
 
-    def _finish_those_done(self, seq_ids: Mapping[str, object]) -> None:
+    def _finish_complete(self, seq_ids: Mapping[str, object]) -> None:
         for request in {id(r): r for r in map(self.request_of, seq_ids)}.values():
             if not request.outputs_left:
                 self._finish(request)
 
-    # --- what a batching asks for ---
+    # --- what a batching calls (`policies.batching.Step`) ---
 
     @property
     def is_empty(self) -> bool:
         return not self.scheduled
 
     @property
-    def anybody_runs(self) -> bool:
+    def has_running(self) -> bool:
         return bool(self.running)
 
     def continue_prefills(self) -> None:
@@ -199,15 +212,15 @@ class Scheduler(RequestQueues):
         for name in [waits.seq_id for waits in self.profile.order(waiting)]:
             reason = self._admit(self.requests[name])
             if reason:
-                # Record once; but a step in which nothing happens says why.
+                # Report a reason once. A step that schedules nothing reports it again.
                 if self._reasons.get(name) != reason or not self.scheduled:
                     self._reasons[name] = reason
                     self._report(RequestWaits(name, reason))
-                # Others may pass by who waits for the host.
+                # Later requests may overtake a request that waits for the host.
                 if reason != ON_ITS_WAY:
                     return
 
-    # --- how ---
+    # --- how it does so ---
 
     @property
     def _free_blocks(self) -> int:
@@ -217,21 +230,21 @@ class Scheduler(RequestQueues):
         return sum(self.requests[name].width for name in self.running) + request.width > self.limits.max_num_seqs
 
     def _computed(self, request: Request) -> int:
-        """Tokens of it in the cache, the same number for each of its sequences; drafts do not count."""
+        """How many of its tokens the cache holds, the same for each of its sequences. Drafts do not count."""
         seq = self.manager.sequences[request.first]
         return seq.seq_len - seq.unverified
 
     def _left(self, request: Request) -> int:
-        """Tokens that are known and not computed, of each of its sequences."""
+        """How many known tokens each of its sequences has not computed."""
         return len(request.to_compute) - self._computed(request)
 
     def _chunk(self, request: Request) -> int:
-        """How many tokens each of its sequences computes next, all of them or none."""
+        """How many tokens each of its sequences computes next, the same for all."""
         budget = self._budget_left // len(self._live(request))
         return self.profile.chunking(self._left(request), budget, not self.scheduled)
 
     def _growth(self, seq_id: str, num_tokens: int) -> int:
-        """Blocks that so many tokens more take."""
+        """How many blocks a sequence needs for so many more tokens."""
         seq = self.manager.sequences[seq_id]
         return max(0, self.manager.blocks_for(seq.seq_len + num_tokens) - len(seq.block_table))
 
@@ -240,18 +253,18 @@ class Scheduler(RequestQueues):
         num_hit_tokens = len(hits) * self.manager.block_size
         return Waiting(request.seq_id, request.arrival, request.priority, num_hit_tokens)
 
-    def _continue(self, who: Callable[[Request], bool]) -> None:
+    def _continue(self, wanted: Callable[[Request], bool]) -> None:
         for name in list(self.running):
             request = self.requests[name]
-            # Somebody before it may have preempted it meanwhile.
-            if name not in self.running or request.first in self.scheduled or not who(request):
+            # A request before it may have preempted it meanwhile.
+            if name not in self.running or request.first in self.scheduled or not wanted(request):
                 continue
             num_tokens = self._chunk(request) if self._budget_left else 0
             if not num_tokens or not self._extend(request, num_tokens):
                 return
 
     def _extend(self, request: Request, num_tokens: int) -> bool:
-        """Schedule the next tokens of who runs, at the cost of others if need be. False: it was preempted itself."""
+        """Schedule the next tokens of a running request; preempt others if needed. False: it was preempted itself."""
         for seq_id in self._live(request):
             start = self._computed(request)
             known = [*request.prompt, *request.outputs[seq_id]][start : start + num_tokens]
@@ -275,31 +288,32 @@ class Scheduler(RequestQueues):
         return True
 
     def _drafts(self, seq_id: str, num_tokens: int) -> Sequence[Token]:
-        """The drafts of a sequence that this launch verifies: as many as the load and the budget leave room for."""
+        """The drafts of a sequence that this launch verifies: as many as the load limit and the budget allow."""
         seq = self.manager.sequences[seq_id]
         if not seq.drafts:
             return ()
         room = self._budget_left - num_tokens
-        self.manager.drop_drafts(seq_id, self._drafts_left, f"this step verifies {self._drafts_left} more at most")
+        self.manager.drop_drafts(seq_id, self._drafts_left, f"this step verifies at most {self._drafts_left} more")
         self.manager.drop_drafts(seq_id, room, f"the step's budget has room for {room}")
         return seq.drafts
 
     def _admit(self, request: Request) -> str:
-        """Admit a waiting request, or say why not."""
+        """Admit a waiting request and return "", or return the reason why it waits."""
         tokens, manager = request.to_compute, self.manager
         if self.swapped:
-            return f"{self.swapped[0]} was swapped out, and comes back before anybody new"
+            return f"{self.swapped[0]} was swapped out, and comes back before a new request is admitted"
         if self._has_no_seat(request):
             return self._seats_taken(request)
         if not self._budget_left:
-            return f"this step's budget, {self.token_budget}, is spent"
+            return f"this step's budget of {sentences.count(self.token_budget, 'token')} is used up"
         chunk = self.profile.chunking(len(tokens), self.token_budget, True) or len(tokens)
         chunk = self.profile.prompt_blocks(chunk, len(tokens))
         whole = manager.demand(tokens, request.salt, len(tokens), chunk)
         left = len(tokens) - whole.num_hit_tokens
         num_tokens = self.profile.chunking(left, self._budget_left, not self.scheduled)
         if not num_tokens:
-            return f"{left} tokens are to be computed at once, and this step's budget has {self._budget_left} left"
+            tokens_left = sentences.count(self._budget_left, "token")
+            return f"its {left} tokens must be computed in one step, and this step's budget has {tokens_left} left"
         until = whole.num_hit_tokens + num_tokens
         seq_len = self.profile.prompt_blocks(until, len(tokens))
         now = manager.demand(tokens, request.salt, seq_len).from_queue
@@ -324,10 +338,12 @@ class Scheduler(RequestQueues):
         return f"{run} {verb} already{more}, and max_num_seqs is {self.limits.max_num_seqs}"
 
     def _reason_to_wait(self, request: Request, now: int, prompt: int) -> str:
-        """Ask the profile's admission, for who is admitted as for who was swapped out."""
+        """What the profile's admission answers for a waiting or swapped request: "", or the reason why it waits."""
         alone, expected = not self.scheduled and not self.running, self._expected_blocks(request)
         total = self.manager.total
-        return self.profile.admission(Asked(now, prompt, self._free_blocks, total, self._watermark, alone, expected))
+        return self.profile.admission(
+            AdmissionInput(now, prompt, self._free_blocks, total, self._watermark, alone, expected)
+        )
 
     def _note_scheduled(self, seq_id: str, num_tokens: int) -> None:
         self.scheduled[seq_id] = num_tokens
@@ -335,8 +351,11 @@ class Scheduler(RequestQueues):
         self._report(RequestScheduled(seq_id, num_tokens, self._budget_left))
 
     def _expected_blocks(self, request: Request) -> int:
-        """What outputs are likely to take yet: all of this request's, of those who run 70% at first, and less with
-        every step in which nobody had to be preempted. SGLang's `new_token_ratio` does so, in smaller steps."""
+        """How many blocks the outputs of this request and of the running ones will probably take.
+
+        It counts all outputs of this request, and 70% of those of the running ones; less after each step without a
+        preemption. Source: SGLang's `new_token_ratio`, which falls in smaller steps.
+        """
         ratio = max(0.1, 0.7 - 0.02 * self._calm_steps)
         running = [self.requests[name] for name in self.running]
         outputs = sum(other.outputs_left * other.width for other in running)
@@ -352,12 +371,13 @@ class Scheduler(RequestQueues):
         if how == "swap":
             blocks = {block for seq_id in live for block in self.manager.sequences[seq_id].device_blocks}
             verb = "moves" if len(moving) == 1 else "move"
-            some = f"{len(moving)} of its {len(blocks)} blocks {verb} to the host, and others name the rest"
-            then = "All that it has moves to the host" if len(moving) == len(blocks) else some
+            some = f"{len(moving)} of its {len(blocks)} blocks {verb} to the host. Other sequences name the rest"
+            then = "All of its blocks move to the host" if len(moving) == len(blocks) else some
             self.swapped.append(victim.seq_id)
         else:
-            because = f" ({why})" if why else ""
-            then = f"It lets go of its blocks{because} and waits again, all of its tokens ({len(victim.tokens)}) kept"
+            because = f", because {why}" if why else ""
+            kept = sentences.count(len(victim.tokens), "token")
+            then = f"It gives up its blocks{because}. It waits again, with the same {kept}"
             self.waiting.insert(0, victim.seq_id)
         self._report(RequestPreempted(victim.seq_id, requester.seq_id, computed, how, then))
         for seq_id in live:
@@ -369,7 +389,8 @@ class Scheduler(RequestQueues):
             self._free(victim)
 
     def _clear_leftovers(self) -> bool:
-        """Take from somebody swapped out what stayed on the device for a sharer who is gone. False: there is none."""
+        """Move blocks of a swapped request that stayed on the device because another sequence named them, and no longer
+        does. False: there are none."""
         for name in reversed(self.swapped):
             request = self.requests[name]
             live = self._live(request)
@@ -378,12 +399,12 @@ class Scheduler(RequestQueues):
                 if len(moving) <= len(self.manager.host_pool.free_blocks):
                     self.manager.spill(*live)
                 else:
-                    self._drop(request, "the host has no room for the rest of it")
+                    self._drop(request, "the host has no room for the rest of its blocks")
                 return True
         return False
 
     def _drop(self, request: Request, reason: str) -> None:
-        """Nobody computes from the host, so who cannot come back is computed again."""
+        """Put a swapped request that cannot come back into the waiting queue. Its tokens are computed again."""
         self.swapped.remove(request.seq_id)
         self.waiting.insert(0, request.seq_id)
         self._report(RequestDropped(request.seq_id, len(request.tokens), reason))

@@ -1,4 +1,4 @@
-"""Requests that wait are served one after the other, in some order, by whatever caches prefixes."""
+"""Waiting requests are served one after the other, in a policy's order, by any cache of prefixes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
@@ -10,7 +10,7 @@ Prompts = Mapping[str, Sequence[Token]]  # by seq_id, in the order in which they
 
 
 class PrefixCaching(Protocol):
-    """Blocks and a chain of hashes, or pages and a tree."""
+    """A cache of prefixes: blocks with a chain of hashes, or pages with a tree."""
 
     def num_hit_tokens(self, tokens: Sequence[Token], /) -> int: ...
 
@@ -20,10 +20,10 @@ class PrefixCaching(Protocol):
 
 
 def one_by_one(cache: PrefixCaching, prompts: Prompts, order: Order) -> Iterator[tuple[str, int]]:
-    """Serve every prompt, each finished before the next is chosen.
+    """Serve every prompt. Each one is finished before the next is chosen.
 
-    Yields who has been admitted and how many of its tokens were hit. The order is asked anew each time, for what was
-    hit a moment ago may have been evicted.
+    Yields the name of each admitted request, and how many of its tokens were hit. The order is computed again each
+    time, because cached tokens may have been evicted meanwhile.
     """
     arrivals = {seq_id: arrival for arrival, seq_id in enumerate(prompts)}
     while arrivals:

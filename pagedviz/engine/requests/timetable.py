@@ -1,4 +1,4 @@
-"""Who computed how many tokens in which engine step, and what that read: counted from the events of a run."""
+"""Which requests computed how many tokens in each engine step, and how many they read: counted from a run's events."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ from pagedviz.engine.log.events.requests import (
 
 
 @dataclass(slots=True)
-class Row:
-    """One engine step. `unfinished` were there when it began, `prefilled` are those of `computed` whose tokens were of
-    their prompts; `sampled` have one output more behind it.
+class StepCounts:
+    """What one engine step did. `unfinished` requests were there when it began. `prefilled` requests computed tokens of
+    their prompts. `sampled` sequences have one more output after it.
 
-    `read` counts tokens whose K and V a sequence's new ones attended to, themselves included: once for all that it
-    computes in the step, which is what a kernel must load at least. `scores` counts them once for each new one.
+    `read` counts, by sequence, the tokens that its new tokens attended to, the new ones included. Each is counted once
+    a step, because a kernel must load its K and V at least once. `scores` counts it once for each new token.
     """
 
     engine_step: int
@@ -43,12 +43,12 @@ class Row:
         return sum(self.computed.values())
 
 
-def timetable(events: Iterable[Event]) -> list[Row]:
-    """A row for each engine step of a run's scheduler.
+def timetable(events: Iterable[Event]) -> list[StepCounts]:
+    """The engine steps of a run, in order.
 
     Example: a prompt of 6 computed 4 and 2 at a time -> computed 4, then 2; read 4, then 6; scores 10, then 11.
     """
-    rows: list[Row] = []
+    rows: list[StepCounts] = []
     prompts: dict[str, int] = {}  # tokens of each unfinished request's prompt
     for event in events:
         match event:
@@ -57,7 +57,7 @@ def timetable(events: Iterable[Event]) -> list[Row]:
             case RequestAborted():
                 prompts.pop(event.seq_id)
             case StepStarted():
-                rows.append(Row(event.engine_step, event.token_budget, tuple(prompts)))
+                rows.append(StepCounts(event.engine_step, event.token_budget, tuple(prompts)))
             case RequestAdmitted():
                 rows[-1].admitted.append(event.seq_id)
             case RequestPreempted():
@@ -74,7 +74,7 @@ def timetable(events: Iterable[Event]) -> list[Row]:
     return rows
 
 
-def _note(row: Row, seq_id: str, position: int, num_tokens: int, prompt: int) -> None:
+def _note(row: StepCounts, seq_id: str, position: int, num_tokens: int, prompt: int) -> None:
     until = position + num_tokens
     row.computed[seq_id] = num_tokens
     row.read[seq_id] = until
@@ -83,13 +83,13 @@ def _note(row: Row, seq_id: str, position: int, num_tokens: int, prompt: int) ->
         row.prefilled.append(seq_id)
 
 
-def idle_seats(rows: Sequence[Row], max_num_seqs: int) -> int:
-    """Of `max_num_seqs` seats in every step, those in which nobody computed."""
+def idle_seats(rows: Sequence[StepCounts], max_num_seqs: int) -> int:
+    """Of `max_num_seqs` seats in every step, how many were left empty."""
     return sum(max_num_seqs - len(row.computed) for row in rows)
 
 
-def waits(rows: Sequence[Row], seq_id: str) -> list[list[Row]]:
-    """From each output of a request to its next: the steps that passed, that of the next one included.
+def waits(rows: Sequence[StepCounts], seq_id: str) -> list[list[StepCounts]]:
+    """For each output of a request but the first: the steps after the output before it, up to its own.
 
     Example: A's outputs come in the first, second and fourth step -> [[second], [third, fourth]].
     """

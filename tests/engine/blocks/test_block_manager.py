@@ -312,7 +312,7 @@ def test_v1_refuses_to_fork_and_says_why():
     with refused(cache, errors.ForkUnsupported, seq_id="B", profile="vllm-v1"):
         cache.fork("A", "B")
     sentence = errors.ForkUnsupported(seq_id="B", profile="vllm-v1").sentence
-    assert "copy-on-write does not exist there" in sentence
+    assert "there is no copy-on-write" in sentence
     assert '"fork": true' in sentence
 
 

@@ -346,12 +346,12 @@ def test_every_event_says_its_sentence():
         end(tier.begin_load({"a": 20}).transfer_id)
     assert tier.events[1] == TierStoreFailed(1, ("a", "b"), (10, 11), (0, 1))
     assert tier.events[1].sentence == (
-        "Store 1 failed: nothing of [a, b] is on the host, host chunks [0, 1] are free, and device blocks [10, 11] "
-        "are held no more."
+        "Store 1 failed. None of [a, b] is on the host. Host chunks [0, 1] are free, and device blocks [10, 11] are no "
+        "longer held."
     )
     assert tier.events[-1].sentence == (
-        "Load 8 failed: host chunks [1] could not be read, and nobody finds [a] there any more. Each has one pin "
-        "fewer, which freed 1 failed chunk."
+        "Load 8 failed. Host chunks [1] could not be read, so [a] can no longer be found there. Each chunk has one pin "
+        "less, which freed 1 failed chunk."
     )
     assert len({event.kind for event in tier.events}) == 10
     assert not any("{" in event.sentence or event.sentence.startswith(event.kind) for event in tier.events)

@@ -64,8 +64,8 @@ def test_good_tier_breaks_nothing():
         (with_chunk(2, state="ready"), "pins_are_loads: chunk 2 is ready, and 1 stores fill it"),
         (with_chunk(1, state="pending"), "pins_are_loads: chunk 1 is pending, and 0 stores fill it"),
         (with_chunk(0, state="ready"), "pins_are_loads: chunk 0 is ready with 1 pins"),
-        (with_chunk(0, block_hash="x"), "transfers_keep_theirs: load 2 copies a, and chunk 0 holds it no more"),
-        (without_chunk(2), "transfers_keep_theirs: store 3 copies c, and chunk 2 holds it no more"),
+        (with_chunk(0, block_hash="x"), "transfers_keep_chunks: load 2 copies a, and chunk 0 no longer holds it"),
+        (without_chunk(2), "transfers_keep_chunks: store 3 copies c, and chunk 2 no longer holds it"),
         (
             dataclasses.replace(state(), held_device_blocks=frozenset({20})),
             "device_blocks_held: device block 12 is not held, and 1 transfers copy it",
@@ -87,7 +87,7 @@ def test_broken_tier_is_named(broken, sentence):
 @pytest.mark.parametrize(("block_hash", "chunk", "what"), [("a", 0, "loading"), ("c", 2, "pending")])
 def test_eviction_of_what_is_in_flight_is_named(block_hash, chunk, what):
     broken = host_tier.broken(state(), TierEvicted(block_hash, chunk), state())
-    assert f"idle_goes: {block_hash} was evicted while it was {what}" in broken
+    assert f"only_idle_evicted: {block_hash} was evicted while it was {what}" in broken
 
 
 def test_hit_before_its_store_has_finished_is_named():
@@ -97,6 +97,6 @@ def test_hit_before_its_store_has_finished_is_named():
     )
 
 
-def test_change_that_no_event_told_is_named():
+def test_change_without_an_event_is_named():
     silent = dataclasses.replace(state(), recency=tuple("bac"))
     assert host_tier.broken(state(), NOTHING, silent) == ["replay_agrees: replaying TierTouched gives another tier"]

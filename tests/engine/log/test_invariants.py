@@ -102,7 +102,7 @@ def test_write_to_another_slot_than_the_table_says_is_named(position, block, off
 
 
 @pytest.mark.parametrize(("block", "offset"), [(1, 0), (2, 1), (0, 3)])
-def test_write_whose_slot_is_not_that_offset_of_its_block_is_named(block, offset):
+def test_write_into_a_slot_that_is_not_that_offset_of_its_block_is_named(block, offset):
     before = sound()
     event = TokenWritten("A", 3, "x", block, offset, slot=3, engine_step=1)
     after = replace(before, tokens={**before.tokens, "A": (*before.tokens["A"], "x")})
@@ -234,13 +234,13 @@ def test_hash_of_a_partly_filled_block_and_of_none_of_the_pools_are_named():
     after = replace(state, cached={**state.cached, 2: entry, 6: entry})
     said = invariants.broken(after, NOTHING, after)
     assert "cached_content: B's logical block 1 is cached block 2, which no launch has filled" in said
-    assert "cached_content: cached block 6 is none of the pool's" in said
+    assert "cached_content: cached block 6 is not in the pool" in said
 
 
 def test_block_handed_out_with_its_old_hash_is_named():
     state = replace(cached(), free_blocks=(3, 4, 5))
     event = BlockAllocated("A", 2, 3, "")
-    sentence = "cached_content: block 3 was handed out anew and still has a hash"
+    sentence = "cached_content: block 3 was handed out again and still has a hash"
     assert sentence in invariants.broken(state, event, replay.apply(state, event))
 
 
@@ -258,7 +258,7 @@ def test_write_into_a_cached_block_is_named():
     ("change", "sentence"),
     [
         ({"num_tokens": 4}, "E hit 4 of its 4 tokens, and one at least must be computed"),
-        ({"logical_block": 0}, "E hit block 1 elsewhere than right behind its last token"),
+        ({"logical_block": 0}, "E hit block 1, which is not right behind its last token"),
         ({"block": 4}, "E hit block 4, which has no hash"),
     ],
 )
@@ -277,7 +277,7 @@ def test_hit_behind_a_block_without_a_hash_is_named():
     state = cached()
     before = replace(state, cached={1: state.cached[1]})
     hit = BlockHit("B", 1, 1, "hash", ref_count=2, tokens=("c", "d"), num_tokens=5)
-    sentence = "hit_is_prefix: B hit block 1 behind a block that was no hit"
+    sentence = "hit_is_prefix: B hit block 1 behind a block that was not hit"
     assert sentence in invariants.broken(before, hit, replay.apply(before, hit))
 
 
@@ -292,9 +292,9 @@ def test_refusal_that_changed_something_is_named():
 
 def test_change_that_the_event_does_not_tell_is_named():
     before = sound()
-    told = SequenceAdded("D", 1)
+    event = SequenceAdded("D", 1)
     after = replace(before, last_scheduled={**before.last_scheduled, "A": 9})
-    assert named(before, told, after) == {"replay_agrees"}
+    assert named(before, event, after) == {"replay_agrees"}
 
 
 def test_event_about_what_is_not_there_is_named():

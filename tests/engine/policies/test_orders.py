@@ -24,7 +24,7 @@ def test_order_depends_on_the_requests_alone_and_not_on_how_they_are_handed_over
 
 
 @pytest.mark.parametrize("order", [first_come, by_priority, longest_prefix_first])
-def test_order_loses_nobody_and_leaves_the_queue_as_it_was(order):
+def test_order_loses_no_request_and_leaves_the_queue_as_it_was(order):
     waiting = list(WAITING)
     assert sorted(request.seq_id for request in order(waiting)) == list("ABCDE")
     assert tuple(waiting) == WAITING

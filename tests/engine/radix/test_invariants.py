@@ -54,15 +54,15 @@ def test_broken_tree_is_named(broken, sentence):
 
 def test_eviction_of_what_is_locked_or_has_children_is_named():
     before = state()
-    assert "free_leaves_go: node 3 was evicted under 1 locks" in invariants.broken(
+    assert "only_free_leaves_evicted: node 3 was evicted under 1 locks" in invariants.broken(
         before, RadixEvicted(3, "lru", tuple("XY"), (1,)), before
     )
-    assert "free_leaves_go: node 2 was evicted above its children [1, 3]" in invariants.broken(
+    assert "only_free_leaves_evicted: node 2 was evicted above its children [1, 3]" in invariants.broken(
         before, RadixEvicted(2, "lru", tuple("ab"), (4,)), before
     )
 
 
-def test_change_that_no_event_told_is_named():
-    told = RadixMatched(num_given=1, num_tokens=0, nodes=(0,), time=3)
+def test_change_without_an_event_is_named():
+    event = RadixMatched(num_given=1, num_tokens=0, nodes=(0,), time=3)
     silent = with_node(1, hit_count=7)
-    assert invariants.broken(state(), told, silent) == ["replay_agrees: replaying RadixMatched gives another tree"]
+    assert invariants.broken(state(), event, silent) == ["replay_agrees: replaying RadixMatched gives another tree"]

@@ -177,7 +177,7 @@ class RadixMachine(RuleBasedStateMachine):
         assert self.replayed == self.tree.snapshot()
 
     def teardown(self):
-        """Whatever happened, all of it can be evicted once nobody locks anything."""
+        """When no node is locked, all of the tree can be evicted."""
         if not hasattr(self, "tree"):
             return
         for node, _ in self.locks:

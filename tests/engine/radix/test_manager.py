@@ -74,7 +74,7 @@ def test_page_that_the_tree_holds_already_is_free_again():
     all_pages_are_somewhere_once(held)
 
 
-def test_what_nobody_locks_is_evicted_for_a_prompt_that_needs_the_room():
+def test_unlocked_nodes_are_evicted_for_a_prompt_that_needs_the_room():
     held = manager(num_pages=6)
     held.add("A", "abc")
     held.add("B", "xyz")

@@ -315,10 +315,10 @@ def test_every_event_says_its_sentence():
     tree.unlock(3)
     tree.evict(6)
     assert [event.sentence for event in tree.events[-4:-1]] == [
-        "One lock of node 3 and its path, nodes 0, 2, 3, was given up. 4 tokens more can be evicted.",
-        "Leaf 1 was evicted: of the leaves that nobody locks it was first by lru. 2 tokens are forgotten, and pages 6 "
+        "Node 3 was unlocked once, with its path, nodes 0, 2, 3. 4 tokens more can be evicted.",
+        "Leaf 1 was evicted: by lru it was the first of the leaves without a lock. It held 2 tokens, and its pages 6 "
         "are free.",
-        "Leaf 3 was evicted: of the leaves that nobody locks it was first by lru. 2 tokens are forgotten, and pages 1 "
+        "Leaf 3 was evicted: by lru it was the first of the leaves without a lock. It held 2 tokens, and its pages 1 "
         "are free.",
     ]
     assert len({event.kind for event in tree.events}) == 7

@@ -59,7 +59,7 @@ class WatchedScheduler(Scheduler):
         self._before = after
 
     def step(self, sample: Callable[[str], Token] = lambda seq_id: "t") -> dict[str, int]:
-        """One whole step; returns who was scheduled with how many tokens."""
+        """One whole step; returns how many tokens were scheduled, by sequence."""
         self.manager.engine_step += 1
         self.schedule()
         scheduled = dict(self.scheduled)
@@ -97,7 +97,7 @@ def next_token(last: bytes) -> str:
 
 
 def generated(prompt: list[Token], num_tokens: int) -> list[Token]:
-    """The outputs of a request that nobody disturbs."""
+    """The outputs of a request that is served alone."""
     tokens = list(prompt)
     for _ in range(num_tokens):
         tokens.append(next_token(values(tokens)[-1]))

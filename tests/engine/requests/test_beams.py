@@ -138,7 +138,7 @@ def test_sequences_count_as_seats():
 
 def test_what_can_never_run_is_refused_at_once():
     scheduler = v0(6, limits=Limits(max_num_seqs=4))
-    with pytest.raises(TooWide, match="5 sequences at once, and a step takes 4"):
+    with pytest.raises(TooWide, match="5 sequences in one step, and a step takes 4"):
         scheduler.submit("A", PROMPT, 3, samples=5)
     # One full block of the prompt is shared; each of three has two of its own.
     with pytest.raises(NeverFits, match="needs 7 blocks by itself"):

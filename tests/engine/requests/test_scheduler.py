@@ -27,14 +27,14 @@ def refused(scheduler, error, **numbers):
 # --- what is refused ---
 
 
-def test_who_can_never_fit_is_refused_with_the_numbers_when_it_is_submitted():
+def test_request_that_can_never_fit_is_refused_with_the_numbers_when_it_is_submitted():
     scheduler = WatchedScheduler(4)
     with refused(scheduler, errors.NeverFits, seq_id="A", needed=4, total=3):
         scheduler.submit("A", range(9), 5)
     scheduler.submit("A", range(9), 4)  # the last output takes no slot, so 12 slots are enough
 
 
-def test_who_may_outgrow_a_step_is_refused_where_prompts_are_not_split():
+def test_request_that_may_outgrow_a_step_is_refused_where_prompts_are_not_split():
     scheduler = WatchedScheduler(9, limits=Limits(8), chunking="never_split")
     with refused(scheduler, errors.OverBudget, seq_id="A", most=9, budget=8):
         scheduler.submit("A", range(6), 4)
@@ -107,7 +107,7 @@ def test_an_aborted_request_owns_nothing_wherever_it_was(queue):
     assert len(scheduler.free_blocks) == 5
 
 
-# --- who is next, and who has to go ---
+# --- which request is next, and which is preempted ---
 
 
 def test_the_smaller_priority_is_admitted_first_and_the_largest_has_to_go():
@@ -122,7 +122,7 @@ def test_the_smaller_priority_is_admitted_first_and_the_largest_has_to_go():
     assert (event.seq_id, event.requester) == ("late", "soon")
 
 
-def test_who_has_generated_least_has_to_go_and_of_equals_the_longer_prompt():
+def test_request_with_the_fewest_outputs_is_preempted_and_of_equals_the_longer_prompt():
     scheduler = WatchedScheduler(6, victim="fewest_outputs", prefix_caching=False)
     scheduler.submit("A", "abcdefg", 9)
     scheduler.submit("B", "hijklm", 9)
@@ -143,7 +143,7 @@ def test_of_requests_alike_the_last_admitted_is_retracted():
     assert (event.seq_id, event.requester) == ("B", "B")
 
 
-def test_longest_prefix_first_admits_who_finds_most():
+def test_longest_prefix_first_admits_the_request_that_finds_most():
     scheduler = WatchedScheduler(9, order="longest_prefix_first", limits=Limits(100, max_num_seqs=1))
     scheduler.manager.add("seen", "abcdefgh")
     scheduler.submit("first", "xyz", 1)
@@ -152,7 +152,7 @@ def test_longest_prefix_first_admits_who_finds_most():
     assert [event.seq_id for event in kinds(scheduler, "RequestAdmitted")] == ["cached"]
 
 
-def test_static_batches_admit_nobody_until_all_have_finished():
+def test_static_batches_admit_no_request_until_all_have_finished():
     ran = {}
     for batching in ("static_batches", "running_first"):
         scheduler = WatchedScheduler(20, batching=batching, limits=Limits(100, max_num_seqs=2), prefix_caching=False)
@@ -187,7 +187,7 @@ def test_a_step_in_which_nothing_happens_says_why_each_time():
     scheduler.manager.add("held", "abcdefgh")
     scheduler.submit("A", "ijklm", 1)
     assert [scheduler.step(), scheduler.step()] == [{}, {}]
-    reason = "it takes 2 out of the free queue, which has 1"
+    reason = "it needs 2 free blocks, and the pool has 1"
     assert [event.reason for event in kinds(scheduler, "RequestWaits")] == [reason, reason]
     scheduler.manager.free("held")
     scheduler.submit("B", "nopqrstu", 1)
@@ -195,13 +195,13 @@ def test_a_step_in_which_nothing_happens_says_why_each_time():
     assert [event.seq_id for event in kinds(scheduler, "RequestWaits")] == ["A", "A", "B"]
 
 
-def test_expected_outputs_of_who_runs_keep_others_waiting_in_sglang():
+def test_expected_outputs_of_running_requests_keep_others_waiting_in_sglang():
     scheduler = WatchedScheduler(7, profile="sglang", prefix_caching=False)
     scheduler.submit("A", "abcd", 17)
     scheduler.submit("B", "efghijklm", 2)
     assert scheduler.step() == {"A": 4}
     (waits,) = kinds(scheduler, "RequestWaits")
-    assert waits.reason == "it takes 3 out of the free queue, which has 5, and 4 should stay in it"
+    assert waits.reason == "it needs 3 free blocks, and the pool has 5, of which 4 should stay free"
 
 
 # --- preempted in the step in which it was scheduled already ---
@@ -240,7 +240,7 @@ def test_tokens_behind_a_block_that_is_being_filled_come_with_the_launch_too():
 # --- swap ---
 
 
-def test_who_is_swapped_out_comes_back_before_anybody_new_and_to_other_blocks():
+def test_swapped_request_comes_back_before_a_new_one_and_to_other_blocks():
     scheduler = WatchedScheduler(6, host_blocks=6, preemption="swap", prefix_caching=False)
     scheduler.submit("A", "abcdefg", 9)
     scheduler.submit("B", "hijklm", 9)
@@ -261,7 +261,7 @@ def test_who_is_swapped_out_comes_back_before_anybody_new_and_to_other_blocks():
     assert [(left[host_block], block) for host_block, block in moved] == [(3, 4), (4, 5)]
 
 
-def test_the_watermark_stays_free_when_somebody_comes_back_from_the_host():
+def test_the_watermark_stays_free_when_a_request_comes_back_from_the_host():
     """As vLLM V0's `can_swap_in` has it."""
     came_back = {}
     for watermark in (0.0, 0.25):
@@ -284,7 +284,7 @@ def test_the_watermark_stays_free_when_somebody_comes_back_from_the_host():
     assert came_back == {0.0: True, 0.25: False}
 
 
-def test_who_cannot_come_back_from_the_host_is_told_so_though_nobody_else_is_there():
+def test_request_that_cannot_come_back_from_the_host_is_dropped_and_says_why():
     scheduler = WatchedScheduler(5, block_size=2, host_blocks=4, preemption="swap", prefix_caching=False)
     scheduler.submit("A", "abc", 4)
     scheduler.step()
@@ -292,12 +292,12 @@ def test_who_cannot_come_back_from_the_host_is_told_so_though_nobody_else_is_the
     assert [scheduler.step(), scheduler.step()] == [{"A": 1}, {}]
     (preempted,) = kinds(scheduler, "RequestPreempted")
     assert preempted.sentence == (
-        "A was preempted, because it needs more blocks than are free. All that it has moves to the host."
+        "A was preempted, because it needs more blocks than are free. All of its blocks move to the host."
     )
     (dropped,) = kinds(scheduler, "RequestDropped")
     assert dropped.sentence == (
-        "A gave up all that it had on the host and on the device, because it cannot come back, and nobody runs who "
-        "would make room. It waits again, and its 5 tokens will be computed anew."
+        "A gave up all of its blocks, on the host and on the device, because it does not fit on the device, and no "
+        "request is running that would free blocks. It waits again, with the same 5 tokens."
     )
 
 
@@ -308,7 +308,7 @@ def test_blocks_that_others_name_stay_when_their_sequence_moves_to_the_host():
     scheduler.step()
     scheduler._preempt(scheduler.requests["B"], scheduler.requests["A"])
     (event,) = kinds(scheduler, "RequestPreempted")
-    assert event.then == "1 of its 2 blocks moves to the host, and others name the rest"
+    assert event.then == "1 of its 2 blocks moves to the host. Other sequences name the rest"
 
 
 def test_two_on_the_host_that_hold_the_pool_do_not_wait_for_ever():

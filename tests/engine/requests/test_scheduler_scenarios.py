@@ -3,7 +3,7 @@
 import pytest
 
 from pagedviz.engine.log.errors import NeverAdmitted, NeverFits
-from pagedviz.engine.policies.admission import Asked, first_chunk_fits, whole_prompt_fits
+from pagedviz.engine.policies.admission import AdmissionInput, first_chunk_fits, whole_prompt_fits
 from pagedviz.engine.policies.limits import Limits
 from tests.engine.requests.request_cases import WatchedScheduler
 
@@ -14,7 +14,7 @@ def kinds(scheduler, *wanted):
     return [event for event in scheduler.events if event.kind in wanted]
 
 
-def test_S13_the_watermark_is_waived_for_who_is_alone_and_kept_beside_others():
+def test_S13_the_watermark_is_waived_for_a_request_alone_and_kept_beside_others():
     """Printed by vLLM 0.33.0."""
     scheduler = WatchedScheduler(11, limits=Limits(1_000, watermark=0.3))
     scheduler.submit("a", range(28), 4)
@@ -23,14 +23,14 @@ def test_S13_the_watermark_is_waived_for_who_is_alone_and_kept_beside_others():
     assert len(scheduler.table["a"]) == 7
     assert scheduler.waiting == ["b"]
     (waits,) = kinds(scheduler, "RequestWaits")
-    assert waits.reason == "it takes 1 out of the free queue, which has 3, and 3 should stay in it"
+    assert waits.reason == "it needs 1 free block, and the pool has 3, of which 3 should stay free"
 
 
 def test_S14_with_the_gate_the_whole_prompt_must_fit_and_without_it_the_first_chunk():
     """Printed by vLLM 0.33.0, to which such a prompt may be submitted; ours says at once that it can never fit."""
-    asked = Asked(now=2, prompt=6, free=5, total=5, watermark=0, alone=True, expected_outputs=0)
+    asked = AdmissionInput(now=2, prompt=6, free=5, total=5, watermark=0, alone=True, expected_outputs=0)
     assert first_chunk_fits(asked) == ""
-    assert whole_prompt_fits(asked) == "it takes 6 out of the free queue, which has 5"
+    assert whole_prompt_fits(asked) == "it needs 6 free blocks, and the pool has 5"
     scheduler = WatchedScheduler(6, limits=Limits(8))
     scheduler.manager.admit("a", range(24), None, 8)
     assert scheduler.table == {"a": [1, 2]}
@@ -69,7 +69,7 @@ def test_S15_a_prompt_in_chunks_takes_and_hashes_blocks_as_they_are_scheduled():
     assert hashed == [{1}, {1, 2, 3}, {1, 2, 3}]
 
 
-def test_S18_who_is_preempted_finds_its_own_blocks_and_outputs_again():
+def test_S18_a_preempted_request_finds_its_own_blocks_and_outputs_again():
     """Printed by vLLM 0.33.0: freed, computed tokens 0, admitted again with all of its tokens."""
     scheduler = WatchedScheduler(9)
     scheduler.submit("a", range(10), 6)
@@ -118,7 +118,7 @@ def test_S36_when_the_host_has_no_room_the_tokens_are_computed_again():
     assert kinds(scheduler, "BlockSpilled") == []
 
 
-def test_S40_who_cannot_grow_and_has_nobody_behind_it_preempts_itself():
+def test_S40_a_request_that_cannot_grow_and_is_the_last_preempts_itself():
     """Printed by nano-vllm bb823b3."""
     scheduler = WatchedScheduler(5, profile="nano-vllm")
     scheduler.submit("A", range(7), 12)

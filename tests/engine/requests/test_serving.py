@@ -1,4 +1,4 @@
-"""One by one: who is chosen, what is asked and when it is let go."""
+"""One by one: which request is chosen, which calls it makes, and when it is freed."""
 
 from pagedviz.engine.policies.orders import first_come, longest_prefix_first
 from pagedviz.engine.requests.serving import one_by_one
@@ -7,7 +7,7 @@ PROMPTS = {"E": "xyz", "F": "abcd", "G": "abcdefg"}
 
 
 class Memory:
-    """Remembers the last prompt only: whoever continues it hits what both have in common."""
+    """Remembers only the last prompt. The next prompt hits the tokens that both have in common."""
 
     def __init__(self):
         self.last, self.done = "abcdef", []

@@ -35,7 +35,7 @@ def submit(seq_id, prompt, says):
     return Submit(seq_id, WORDS[:prompt], says, WORDS[:says])
 
 
-def test_rows_say_who_was_there_who_came_who_computed_and_who_was_done():
+def test_steps_say_which_requests_were_there_came_computed_and_were_done():
     rows = timetable(played(submit("A", 2, 2), submit("B", 3, 1), submit("C", 1, 1), EngineSteps(9)))
     assert [row.unfinished for row in rows] == [("A", "B", "C"), ("A", "B", "C"), ("C",)]
     assert [row.admitted for row in rows] == [["A", "B"], [], ["C"]]
@@ -71,7 +71,7 @@ def test_wait_has_the_steps_from_one_word_to_the_next_and_everybodys_tokens_in_t
     assert waited("B") == []
 
 
-def test_who_is_no_request_and_who_was_aborted_are_in_no_row():
+def test_sequences_without_a_request_and_aborted_requests_are_in_no_step():
     ops = (submit("A", 2, 3), submit("B", 2, 3), EngineSteps(1), Abort("A"), EngineSteps(1))
     rows = timetable(played(*ops))
     assert [row.unfinished for row in rows] == [("A", "B"), ("B",)]
@@ -136,7 +136,7 @@ def test_chunks_cost_reads_and_spare_waits():
     assert [table["most"] for table in (whole, first, beside)] == [9, 4, 4]
 
 
-def test_chunks_of_nobody_and_of_the_aborted_are_refused_and_alone_nobody_waits():
+def test_chunks_of_unknown_and_aborted_requests_are_refused_and_a_request_alone_keeps_none_waiting():
     way = Way(("running_first",))
     assert "There is no request B" in chunks((submit("A", 2, 2),), way)["refused"]
     assert "aborted" in chunks((submit("B", 9, 2), EngineSteps(1), Abort("B")), way)["refused"]

@@ -60,7 +60,7 @@ def test_hit_gives_the_bits_that_its_first_owner_computed_and_the_same_next_toke
     alone = Played(Add("B", (*ABCDE, "f")))
     for mine, other in zip(first.logged("B"), alone.logged("B"), strict=True):
         torch.testing.assert_close(mine, other, rtol=0, atol=1e-5)
-    said = {run.runner.player._speaker.greedy("B", 5) for run in (first, alone)}
+    said = {run.runner.player._decoder.greedy("B", 5) for run in (first, alone)}
     assert len(said) == 1
 
 
@@ -141,7 +141,7 @@ def test_hash_left_behind_when_a_block_goes_out_is_found(monkeypatch):
     monkeypatch.setattr("pagedviz.engine.blocks.changes.BlockChanges.evict", lambda self, block, reason: None)
     kind, check = Played(Add("A", ABCDE), Free("A"), Add("B", tuple("u" * 15)), cache=CACHING).first_failure
     assert kind == "BlockAllocated"
-    assert any("was handed out anew and still has a hash" in sentence for sentence in check.broken)
+    assert any("was handed out again and still has a hash" in sentence for sentence in check.broken)
 
 
 def test_hash_that_stays_in_the_map_is_found(monkeypatch):

@@ -261,7 +261,7 @@ def test_kernels_say_what_was_planned_and_rounding_moves_scores_less_than_the_pl
     planned = [happening.event for op in ops for happening in plan.perform(op)]
     assert [happening.event for happening, _ in played.steps] == planned
     for position in range(len(ABC) + 4):
-        moved = played.runner.player._speaker._logits("A", position) - plan._speaker._logits("A", position)
+        moved = played.runner.player._decoder._logits("A", position) - plan._decoder._logits("A", position)
         assert abs(moved).max() < CLOSE / 4
 
 

@@ -1,4 +1,4 @@
-"""What can happen, by family. All families are imported here, so that `Event.kinds` knows every kind."""
+"""All events, by family. Every family is imported here, so that `Event.kinds` has every kind."""
 
 from pagedviz.engine.log.events import blocks, drafts, requests, transfers, windows
 

@@ -1,7 +1,7 @@
-"""What all events have in common: one frozen record an atomic change, in the past tense.
+"""What all events have in common. Each event is one frozen record of one atomic change.
 
-An event's docstring is the sentence that the screen shows, with its fields filled in: one text, not two.
-An event holds every number that replay needs, so the log alone rebuilds each state (`replay.apply`).
+An event's docstring is the sentence that the screen shows, with the event's fields filled in. An event holds every
+number that replay needs, so the log alone rebuilds each state (`replay.apply`).
 """
 
 import dataclasses
@@ -37,12 +37,13 @@ class Event(Record):
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> "Event":
-        fields = {name: _frozen(value) for name, value in data.items()}
+        fields = {name: frozen(value) for name, value in data.items()}
         return Event.kinds[str(fields.pop("kind"))](**fields)
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+def frozen(value: Any) -> Any:
+    """A JSON value with its lists as tuples."""
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 # Fields in plain words. They say in a sentence what the numbers say, so a recorded run is not compared by them.
@@ -50,7 +51,7 @@ PHRASES = frozenset({"reason", "said", "then"})
 
 
 class InGroup:
-    """An event of one group's table. Where a cache has one group, `group` is None and the sentence does not say it."""
+    """An event of one group's table. In a cache of one group, `group` is None and the sentence does not name it."""
 
     group: int | None
 

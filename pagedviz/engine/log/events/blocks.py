@@ -1,4 +1,4 @@
-"""What happens to blocks and to the sequences that name them: taken, shared, hit, written, copied, freed."""
+"""Events of blocks and of the sequences that name them: taken, shared, hit, written, copied, freed."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class SequenceAdded(Event):
 
 @dataclass(frozen=True)
 class SequenceForked(Event):
-    """{seq_id} was forked from {parent}. It will name {parent}'s {num_blocks:block} and take none of its
+    """{seq_id} was forked from {parent}. It will name {parent}'s {num_blocks:block} and takes no block of its
     own{skipping}."""
 
     seq_id: str
@@ -30,12 +30,12 @@ class SequenceForked(Event):
         if not self.num_skipped:
             return {"skipping": ""}
         num_blocks = sentences.count(self.num_skipped, "block")
-        return {"skipping": f"; the null block stands in for {num_blocks} before them, out of the window"}
+        return {"skipping": f". Before them, the null block stands for {num_blocks} out of the window"}
 
 
 @dataclass(frozen=True)
 class BlockAllocated(InGroup, Event):
-    """{seq_id} took block {block}, the next out of the free queue, as logical block {logical_block}{of_group}:
+    """{seq_id} took block {block}, the next out of the free queue, as its logical block {logical_block}{of_group}:
     {reason}."""
 
     seq_id: str
@@ -81,8 +81,8 @@ class BlockHit(InGroup, Event):
 
 @dataclass(frozen=True)
 class BlockCached(InGroup, Event):
-    """Block {block}{of_group} got its hash, {block_hash}: it is full, and whoever begins with the same tokens as
-    {seq_id} may name it instead of computing them again."""
+    """Block {block}{of_group} is full and got its hash, {block_hash}. A sequence that begins with the same tokens as
+    {seq_id} can name it instead of computing them again."""
 
     seq_id: str
     logical_block: int
@@ -95,8 +95,8 @@ class BlockCached(InGroup, Event):
 
 @dataclass(frozen=True)
 class BlockCollapsed(InGroup, Event):
-    """{seq_id} filled block {source} with what cached block {target} holds already. Its logical block
-    {logical_block}{of_group} now names block {target}, whose ref_count is {ref_count}; block {source} went into the
+    """{seq_id} filled block {source} with the tokens that cached block {target} holds already. Its logical block
+    {logical_block}{of_group} now names block {target}: its ref_count is now {ref_count}. Block {source} went into the
     free queue at place {queue_index}."""
 
     seq_id: str
@@ -110,7 +110,7 @@ class BlockCollapsed(InGroup, Event):
 
 @dataclass(frozen=True)
 class BlockEvicted(Event):
-    """Block {block} lost its hash, {block_hash}, because {reason}. Nobody can hit it any more."""
+    """Block {block} lost its hash, {block_hash}, because {reason}. No sequence can hit it any more."""
 
     block: int
     block_hash: str
@@ -137,8 +137,7 @@ class TokenWritten(Event):
 
 @dataclass(frozen=True)
 class TokensWritten(Event):
-    """{seq_id} wrote {tokens:token} in one launch, from position {position} on, each into the slot that its block table
-    gives."""
+    """One launch wrote {seq_id}'s {tokens:token} ({positions}) into the slots that its block table points to."""
 
     seq_id: str
     position: int
@@ -150,10 +149,14 @@ class TokensWritten(Event):
     def writes(self) -> tuple[Write, ...]:
         return (Write(self.seq_id, self.position, self.tokens, self.slots),)
 
+    @property
+    def phrases(self) -> dict[str, str]:
+        return {"positions": sentences.span("position", self.position, len(self.tokens))}
+
 
 @dataclass(frozen=True)
 class BatchWritten(Event):
-    """One launch wrote {whose}, each token into the slot that its sequence's block table gives."""
+    """One launch wrote {tokens_of_each}, each token into the slot that its sequence's block table points to."""
 
     seq_ids: tuple[str, ...]
     positions: tuple[int, ...]
@@ -167,17 +170,18 @@ class BatchWritten(Event):
 
     @property
     def phrases(self) -> dict[str, str]:
-        parts = [f"{len(tokens)} of {seq_id}" for seq_id, tokens in zip(self.seq_ids, self.tokens, strict=True)]
-        return {"whose": sentences.named(parts)}
+        written = zip(self.seq_ids, self.tokens, strict=True)
+        parts = [f"{sentences.count(len(tokens), 'token')} of {seq_id}" for seq_id, tokens in written]
+        return {"tokens_of_each": sentences.named(parts)}
 
 
-# All have `writes`, one for each sequence of the launch.
+# Each has `writes`, one for each sequence of the launch.
 Written = TokenWritten | TokensWritten | BatchWritten
 
 
 @dataclass(frozen=True)
 class WriteStopped(Event):
-    """{seq_id} may not write into block {block}: {ref_count} tables name it. It needs a copy of its own first."""
+    """{seq_id} may not write into block {block}: {ref_count} tables name it. It needs its own copy first."""
 
     seq_id: str
     logical_block: int
@@ -199,8 +203,8 @@ class BlockCopied(Event):
 
 @dataclass(frozen=True)
 class EntryRewritten(Event):
-    """{seq_id}'s logical block {logical_block} now names block {target} instead of block {source}, whose ref_count
-    fell to {ref_count}."""
+    """{seq_id}'s logical block {logical_block} now names block {target} instead of block {source}. The ref_count of
+    block {source} fell to {ref_count}."""
 
     seq_id: str
     logical_block: int
@@ -211,7 +215,8 @@ class EntryRewritten(Event):
 
 @dataclass(frozen=True)
 class BlockReleased(InGroup, Event):
-    """{seq_id} let go of {where} block {block}{of_group}. Others still name it: its ref_count is now {ref_count}."""
+    """{seq_id} released {where} block {block}{of_group}. The block is still in use: its ref_count is now
+    {ref_count}."""
 
     seq_id: str
     logical_block: int
@@ -224,8 +229,8 @@ class BlockReleased(InGroup, Event):
 
 @dataclass(frozen=True)
 class BlockFreed(InGroup, Event):
-    """{seq_id} let go of {where} block {block}{of_group}. No table names it any more, so it went into the
-    {where} free queue at place {queue_index}."""
+    """{seq_id} released {where} block {block}{of_group}. No table names it any more, so it went into the {where} free
+    queue at place {queue_index}."""
 
     seq_id: str
     logical_block: int
@@ -239,6 +244,6 @@ class BlockFreed(InGroup, Event):
 
 @dataclass(frozen=True)
 class SequenceFreed(Event):
-    """{seq_id} has no block table any more, and owns no block."""
+    """{seq_id}'s block table is gone, and it holds no blocks."""
 
     seq_id: str

@@ -1,4 +1,4 @@
-"""What happens to drafted tokens: proposed, dropped, verified."""
+"""Events of drafted tokens: proposed, dropped, verified."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ from pagedviz.engine.log.text import sentences
 
 @dataclass(frozen=True)
 class TokensDrafted(Event):
-    """“{draft}” is drafted behind what {seq_id} has, for {positions}. The next launch computes it together with the
-    token before it; what the model would not have said itself is then taken back."""
+    """“{draft}” was drafted behind {seq_id}'s tokens, for {positions}. The next launch computes {tokens:draft} and the
+    token before. A draft that the model does not choose itself is then rolled back, with all behind it."""
 
     seq_id: str
     position: int
@@ -18,9 +18,8 @@ class TokensDrafted(Event):
 
     @property
     def phrases(self) -> dict[str, str]:
-        last = self.position + len(self.tokens) - 1
-        places = f"position {last}" if len(self.tokens) == 1 else f"positions {self.position} to {last}"
-        return {"draft": " ".join(map(str, self.tokens)), "positions": places}
+        positions = sentences.span("position", self.position, len(self.tokens))
+        return {"draft": " ".join(map(str, self.tokens)), "positions": positions}
 
 
 @dataclass(frozen=True)
@@ -30,24 +29,23 @@ class DraftsVerified(Event):
     seq_id: str
     accepted: tuple[Token, ...]
     rejected: tuple[Token, ...]
-    slots: tuple[int, ...]  # of what was rejected, in every group; they hold garbage from now on
+    slots: tuple[int, ...]  # of the rejected drafts, in every group; they hold garbage from now on
     num_tokens: int
 
     @property
     def phrases(self) -> dict[str, str]:
-        number = sentences.count(len(self.accepted) + len(self.rejected), "draft")
+        num_accepted, number = len(self.accepted), len(self.accepted) + len(self.rejected)
+        drafts = f"{self.seq_id}'s {sentences.count(number, 'draft')}"
         if not self.rejected:
-            return {"verdict": f"The model says what was drafted: {number} of {self.seq_id} accepted"}
+            return {"verdict": f"The model accepted {'' if number == 1 else 'all of '}{drafts}"}
+        part = ("none", "the first")[num_accepted] if num_accepted < 2 else f"the first {num_accepted}"
         slots = f"slot {self.slots[0]} holds" if len(self.slots) == 1 else f"slots {sentences.named(self.slots)} hold"
-        num_accepted = len(self.accepted)
-        first = ("none", "the first")[num_accepted] if num_accepted < 2 else f"the first {num_accepted}"
-        said = f"Of {number} of {self.seq_id} the model says {first} itself"
-        return {"verdict": f"{said}. Rolled back: {slots} garbage now"}
+        return {"verdict": f"The model accepted {part} of {drafts}. Rolled back: {slots} garbage now"}
 
 
 @dataclass(frozen=True)
 class DraftsDropped(Event):
-    """Dropped before they are verified: {tokens:draft} of {seq_id}, because {reason}."""
+    """{seq_id} lost {tokens:draft} before verification, because {reason}."""
 
     seq_id: str
     tokens: tuple[Token, ...]

@@ -1,6 +1,6 @@
-"""What can happen to requests: the scheduler's events, told as those of the blocks are.
+"""Events of requests. The scheduler reports them.
 
-A request waits, runs or is swapped out. Its sequence, with a block table, is there only while it runs or is swapped.
+A request waits, runs or is swapped out. It has a sequence with a block table only while it runs or is swapped out.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from pagedviz.engine.log.text import sentences
 
 @dataclass(frozen=True)
 class RequestSubmitted(Event):
-    """{seq_id} was submitted: a prompt of {tokens:token}, and {num_tokens} more to generate{how_often}. It waits at
-    place {queue_index} of the queue."""
+    """{seq_id} was submitted: a prompt of {tokens:token}, and {num_tokens} more to generate{how_often}. It is {place}
+    in the queue."""
 
     seq_id: str
     tokens: tuple[Token, ...]
@@ -25,13 +25,14 @@ class RequestSubmitted(Event):
 
     @property
     def phrases(self) -> dict[str, str]:
-        samples = f", {self.samples} times over, by chance" if self.samples > 1 else ""
-        return {"how_often": f", by {self.beams} beams" if self.beams > 1 else samples}
+        samples = f", in {self.samples} samples" if self.samples > 1 else ""
+        how_often = f", with {self.beams} beams" if self.beams > 1 else samples
+        return {"how_often": how_often, "place": sentences.ordinal(self.queue_index + 1)}
 
 
 @dataclass(frozen=True)
 class StepStarted(Event):
-    """Engine step {engine_step} began. Its launch may compute {token_budget:token}, whoever they belong to."""
+    """Engine step {engine_step} began. Its launch may compute {token_budget:token}, over all sequences."""
 
     engine_step: int
     token_budget: int
@@ -39,14 +40,14 @@ class StepStarted(Event):
 
 @dataclass(frozen=True)
 class RequestAdmitted(Event):
-    """{seq_id} left the waiting queue and runs from now on."""
+    """{seq_id} left the waiting queue, and runs now."""
 
     seq_id: str
 
 
 @dataclass(frozen=True)
 class RequestScheduled(Event):
-    """{seq_id} was given {num_tokens:token} of this step's launch, which leaves {budget_left:token} of the budget."""
+    """This step's launch will compute {num_tokens:token} of {seq_id}. That leaves {budget_left:token} of the budget."""
 
     seq_id: str
     num_tokens: int
@@ -63,7 +64,7 @@ class RequestWaits(Event):
 
 @dataclass(frozen=True)
 class RequestPreempted(Event):
-    """{seq_id} was preempted, because {who} needs more blocks than are free. {then}."""
+    """{seq_id} was preempted, because {needy} needs more blocks than are free. {then}."""
 
     seq_id: str
     requester: str
@@ -73,20 +74,20 @@ class RequestPreempted(Event):
 
     @property
     def phrases(self) -> dict[str, str]:
-        return {"who": "it" if self.requester == self.seq_id else self.requester}
+        return {"needy": "it" if self.requester == self.seq_id else self.requester}
 
 
 @dataclass(frozen=True)
 class RequestSwappedIn(Event):
-    """{seq_id} is whole on the device again, and runs."""
+    """All blocks of {seq_id} are on the device again, and it runs."""
 
     seq_id: str
 
 
 @dataclass(frozen=True)
 class RequestDropped(Event):
-    """{seq_id} gave up all that it had on the host and on the device, because {reason}. It waits again, and its
-    {num_tokens:token} will be computed anew."""
+    """{seq_id} gave up all of its blocks, on the host and on the device, because {reason}. It waits again, with the
+    same {num_tokens:token}."""
 
     seq_id: str
     num_tokens: int
@@ -95,7 +96,7 @@ class RequestDropped(Event):
 
 @dataclass(frozen=True)
 class RequestForked(Event):
-    """{seq_id}'s prompt is computed, and it goes on as {seq_ids}: all of them name its blocks."""
+    """{seq_id}'s prompt is computed. {seq_id} continues as {seq_ids}, which all name the prompt's blocks."""
 
     seq_id: str
     seq_ids: tuple[str, ...]
@@ -103,11 +104,11 @@ class RequestForked(Event):
 
 @dataclass(frozen=True)
 class BeamsChosen(Event):
-    """Of all that {seq_id}'s beams could say next, the likeliest stay: {said}{then}."""
+    """The likeliest continuations of {seq_id}'s beams stay: {said}{then}."""
 
     seq_id: str  # the request
     seq_ids: tuple[str, ...]
-    parents: tuple[str, ...]  # whose outputs each goes on from: its own, or those of the one it is forked from
+    parents: tuple[str, ...]  # the sequence whose outputs each one continues: itself, or the one it is forked from
     tokens: tuple[Token, ...]
     scores: tuple[float, ...]  # sums of log-probabilities
     pruned: tuple[str, ...]
@@ -120,17 +121,17 @@ class BeamsChosen(Event):
 
 @dataclass(frozen=True)
 class TokensSampled(Event):
-    """The step's outputs are known: {said}. The newest of each is in no slot yet: the launch that computes the next
-    one writes it."""
+    """The step's outputs are known: {said}. The newest token of each sequence is not in a slot yet. The sequence's next
+    launch writes it."""
 
     seq_ids: tuple[str, ...]
-    tokens: tuple[tuple[Token, ...], ...]  # one for each, behind the drafts of it that were accepted
+    tokens: tuple[tuple[Token, ...], ...]  # for each sequence its accepted drafts, and one more token
     said: str
 
 
 @dataclass(frozen=True)
 class RequestFinished(Event):
-    """{seq_id} is finished after {num_tokens:output}. It lets go of everything; the last output was never written."""
+    """{seq_id} is finished after {num_tokens:output}. It gives up its blocks. Its last output was never written."""
 
     seq_id: str
     num_tokens: int
@@ -138,7 +139,7 @@ class RequestFinished(Event):
 
 @dataclass(frozen=True)
 class RequestAborted(Event):
-    """{seq_id} was aborted after {num_tokens:output}. Nothing stays its own."""
+    """{seq_id} was aborted after {num_tokens:output}. It keeps no blocks."""
 
     seq_id: str
     num_tokens: int

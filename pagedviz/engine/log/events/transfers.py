@@ -1,4 +1,4 @@
-"""What moves between the device and the host: spilled and reloaded blocks, and all that happens to the host tier."""
+"""Events of transfers between the device and the host: blocks spilled and reloaded, and all events of the host tier."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -6,21 +6,22 @@ from dataclasses import dataclass
 from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.text import sentences
 
-# What a block is found by, its group included if there are several. Equal ones must mean equal contents: the tier
-# compares nothing else.
+# The key by which a block is found; it includes the group if there are several. Equal hashes must mean equal contents,
+# because the tier compares nothing else.
 BlockHash = Hashable
 
-OLDEST = "of what nobody stores or loads it was used the longest time ago"
+OLDEST = "of the chunks that no transfer uses, its last use is the longest time ago"
 
 
 def short(block_hash: BlockHash) -> str:
-    """A hash as a sentence shows it: its first 8 digits."""
+    """The part of a hash that a sentence shows: its first 8 digits."""
     return str(block_hash)[:8]
 
 
 @dataclass(frozen=True)
 class BlockSpilled(Event):
-    """Block {block} moved to host block {host_block}, because {reason}. Its old place went back to the free queue."""
+    """Block {block} moved to host block {host_block}, because {reason}. Device block {block} went into the free queue
+    at place {queue_index}."""
 
     seq_id: str
     seq_ids: tuple[str, ...]
@@ -32,8 +33,8 @@ class BlockSpilled(Event):
 
 @dataclass(frozen=True)
 class BlockReloaded(Event):
-    """Host block {host_block} came back to the device as block {block}, the next out of the free queue, because
-    {seq_id} is wanted there."""
+    """Host block {host_block} moved to device block {block}, the next out of the free queue, because {seq_id} is needed
+    there."""
 
     seq_id: str
     seq_ids: tuple[str, ...]
@@ -62,7 +63,8 @@ class TierEvicted(TierEvent):
 
 @dataclass(frozen=True)
 class TierTouched(TierEvent):
-    """Used now: [{hashes}], the first of them as the last, so that a chain's tail is evicted before its head."""
+    """Marked as used now: [{hashes}], the first of them as the most recent. So the tail of a chain is evicted before
+    its head."""
 
     block_hashes: tuple[BlockHash, ...]
 
@@ -89,69 +91,69 @@ class TierTransferEvent(TierEvent, abstract=True):
 class TierTransferEnded(TierTransferEvent, abstract=True):
     """Transfer {transfer_id} has ended."""
 
-    # Where the device blocks went in the free queue; None for one that a table still names.
+    # The place of each device block in the free queue; None for a block that a table still names.
     queue_indices: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)
 class TierStoreBegun(TierTransferEvent):
-    """Store {transfer_id} has begun: [{hashes}] from device blocks [{device_blocks}] to host chunks [{chunks}].
-    Until it has finished it gives no hit, and none of those device blocks is handed out."""
+    """Store {transfer_id} has begun. It copies [{hashes}] from device blocks [{device_blocks}] to host chunks
+    [{chunks}]. Until it has finished, these chunks give no hit, and these device blocks are not handed out."""
 
 
 @dataclass(frozen=True)
 class TierStoreFinished(TierTransferEnded):
-    """Store {transfer_id} has finished: [{hashes}] can be loaded from host chunks [{chunks}], and device blocks
-    [{device_blocks}] are held no more."""
+    """Store {transfer_id} has finished. [{hashes}] can be loaded from host chunks [{chunks}], and device blocks
+    [{device_blocks}] are no longer held."""
 
 
 @dataclass(frozen=True)
 class TierStoreFailed(TierTransferEnded):
-    """Store {transfer_id} failed: nothing of [{hashes}] is on the host, host chunks [{chunks}] are free, and
-    device blocks [{device_blocks}] are held no more."""
+    """Store {transfer_id} failed. None of [{hashes}] is on the host. Host chunks [{chunks}] are free, and device blocks
+    [{device_blocks}] are no longer held."""
 
 
 @dataclass(frozen=True)
 class TierStoreCancelled(TierTransferEnded):
-    """Store {transfer_id} was cancelled: nothing of [{hashes}] is on the host, host chunks [{chunks}] are free,
-    and device blocks [{device_blocks}] are held no more."""
+    """Store {transfer_id} was cancelled. None of [{hashes}] is on the host. Host chunks [{chunks}] are free, and device
+    blocks [{device_blocks}] are no longer held."""
 
 
 @dataclass(frozen=True)
 class TierLoadBegun(TierTransferEvent):
-    """Load {transfer_id} has begun: [{hashes}] from host chunks [{chunks}], each with one pin more, to device
-    blocks [{device_blocks}]."""
+    """Load {transfer_id} has begun. It copies [{hashes}] from host chunks [{chunks}] to device blocks
+    [{device_blocks}]. Each of these chunks has one more pin."""
 
 
 @dataclass(frozen=True)
 class TierLoadEnded(TierTransferEnded, abstract=True):
-    """Load {transfer_id} has ended. Each of host chunks [{chunks}] has one pin fewer."""
+    """Load {transfer_id} has ended. Each of host chunks [{chunks}] has one pin less."""
 
     freed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class TierLoadFinished(TierLoadEnded):
-    """Load {transfer_id} has finished: device blocks [{device_blocks}] hold [{hashes}]. Each of host chunks
-    [{chunks}] has one pin fewer, which freed {freed:failed chunk}."""
+    """Load {transfer_id} has finished. Device blocks [{device_blocks}] hold [{hashes}]. Each of host chunks [{chunks}]
+    has one pin less, which freed {freed:failed chunk}."""
 
 
 @dataclass(frozen=True)
 class TierLoadFailed(TierLoadEnded):
-    """Load {transfer_id} failed: host chunks [{chunks}] could not be read, and nobody finds [{hashes}] there any
-    more. Each has one pin fewer, which freed {freed:failed chunk}."""
+    """Load {transfer_id} failed. Host chunks [{chunks}] could not be read, so [{hashes}] can no longer be found there.
+    Each chunk has one pin less, which freed {freed:failed chunk}."""
 
 
 @dataclass(frozen=True)
 class TierLoadCancelled(TierLoadEnded):
-    """Load {transfer_id} was cancelled: device blocks [{device_blocks}] hold nothing of use, and what is on the host
-    is as good as before. Each of host chunks [{chunks}] has one pin fewer, which freed {freed:failed chunk}."""
+    """Load {transfer_id} was cancelled. Device blocks [{device_blocks}] hold garbage. Host chunks [{chunks}] are
+    unchanged, and each has one pin less, which freed {freed:failed chunk}."""
 
 
 @dataclass(frozen=True)
 class BlockLoaded(TierEvent):
-    """Block {block} holds what the host kept, and has its hash again, {block_hash}: whoever begins with the same tokens
-    may hit it. It went into the free queue at place {queue_index}."""
+    """Block {block} was loaded from the host, and has its hash again, {block_hash}. A sequence that begins with the
+    same tokens can hit it. The block went into the free queue at place {queue_index}."""
 
     block: int
     block_hash: str

@@ -1,4 +1,4 @@
-"""What must hold after every event. Each invariant is one function that yields a sentence for each way it is broken."""
+"""What must hold after every event. Each invariant is one function, and yields one sentence for each breach."""
 
 from collections.abc import Callable, Iterator
 

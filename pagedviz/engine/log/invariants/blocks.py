@@ -16,7 +16,7 @@ from pagedviz.engine.log.events.blocks import (
 from pagedviz.engine.log.events.requests import RequestSubmitted, StepStarted
 from pagedviz.engine.log.events.transfers import BlockReloaded, BlockSpilled
 from pagedviz.engine.log.replay.blocks import tokens_up_to
-from pagedviz.engine.log.snapshot import Row, Snapshot
+from pagedviz.engine.log.snapshot import Snapshot, TableRow
 
 
 def one_state(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
@@ -45,9 +45,9 @@ def ref_count(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
 
 
 def _ref_count(
-    where: str, rows: Iterable[Row], pinned: tuple[int, ...], counts: Mapping[int, int], null: int | None
+    where: str, rows: Iterable[TableRow], pinned: tuple[int, ...], counts: Mapping[int, int], null: int | None
 ) -> Iterator[str]:
-    # Entries out of the window name the null block, which is nobody's.
+    # Entries out of the window name the null block, which has no ref_count.
     named = Counter(block for row in rows for block in row if block not in (None, null)) + Counter(pinned)
     for block in sorted(block for block in named.keys() | counts.keys() if block is not None):
         count = counts.get(block, 0)
@@ -71,8 +71,8 @@ def once_per_table(before: Snapshot, event: Event, after: Snapshot) -> Iterator[
 
 
 def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """A slot is written once in a launch, right after the last filled one, and only when one table alone names its
-    block, which has no hash; or the hash was given for this very launch, and says what is written."""
+    """A launch writes a slot once, right behind the last filled one. Either only one table names its block, which has
+    no hash; or the block got its hash for this launch, and the tokens of the hash are written."""
     if not isinstance(event, Written):
         return
     size = after.block_size
@@ -81,7 +81,7 @@ def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str
         for p, token, slot in zip(range(position, position + len(slots)), tokens, slots, strict=False):
             if slot_of(after.block_tables.get(seq_id, ()), p, size) != slot:
                 yield f"{seq_id}'s position {p} does not map to slot {slot}"
-            # In the other groups the slots are whatever the tables say.
+            # The event has the slots of group 0. Those of the other groups follow from their tables.
             others = [slot_of(tables.get(seq_id, ()), p, size) for tables in after.group_tables]
             for own in (slot, *others):
                 block, offset = divmod(own, size)
@@ -104,8 +104,8 @@ def write_alone(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str
             yield f"slot {slot} was written {times} times in one launch"
 
 
-def slot_of(row: Row, position: int, size: int) -> int:
-    """Where a table puts a position; -1 where it has no device block for it."""
+def slot_of(row: TableRow, position: int, size: int) -> int:
+    """The slot of a position by a table; -1 if the table has no device block for it."""
     block = row[position // size] if position // size < len(row) else None
     return -1 if block is None else block * size + position % size
 
@@ -120,7 +120,7 @@ def table_covers(before: Snapshot, event: Event, after: Snapshot) -> Iterator[st
 
 
 def lazy_fork(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """A fork takes no block, and a spill or reload keeps the number of distinct blocks."""
+    """A fork takes no block. A spill or reload does not change the number of distinct blocks in use."""
     if isinstance(event, SequenceForked | BlockShared) and before.free_blocks != after.free_blocks:
         yield f"{event.kind} changed the free queue"
     if isinstance(event, BlockSpilled | BlockReloaded):
@@ -131,12 +131,12 @@ def lazy_fork(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
 
 
 def cached_content(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """A block with a hash holds as many tokens as it has slots, and whoever names it has these tokens there, behind the
-    same parent; only a first block has a salt. A block handed out anew has lost its old hash."""
+    """A block with a hash holds one token in each slot. Each sequence that names it has these tokens there, behind the
+    same parent. Only a first block has a salt. A block that is handed out again has lost its old hash."""
     size = after.block_size
     for block, entry in after.cached.items():
         if not 0 <= block < after.num_blocks or block == after.null_block:
-            yield f"cached block {block} is none of the pool's"
+            yield f"cached block {block} is not in the pool"
         if len(entry.tokens) != size:
             yield f"cached block {block} holds {len(entry.tokens)} tokens, not {size}"
         if entry.parent_hash is not None and entry.salt is not None:
@@ -146,10 +146,10 @@ def cached_content(before: Snapshot, event: Event, after: Snapshot) -> Iterator[
             yield from _cached_content(event, after, seq_id, row, group)
     handed_out = {BlockAllocated: "block", BlockCopied: "target", BlockReloaded: "block"}.get(type(event))
     if handed_out and getattr(event, handed_out) in after.cached:
-        yield f"block {getattr(event, handed_out)} was handed out anew and still has a hash"
+        yield f"block {getattr(event, handed_out)} was handed out again and still has a hash"
 
 
-def _cached_content(event: Event, after: Snapshot, seq_id: str, row: Row, group: int) -> Iterator[str]:
+def _cached_content(event: Event, after: Snapshot, seq_id: str, row: TableRow, group: int) -> Iterator[str]:
     size, verified = after.block_size, after.verified(seq_id)
     entries = [None if block is None else after.cached.get(block) for block in row]
     for j, (named, held) in enumerate(zip(row, entries, strict=True)):
@@ -181,8 +181,8 @@ def hit_is_prefix(before: Snapshot, event: Event, after: Snapshot) -> Iterator[s
     if len(row) != event.logical_block or (
         event.computed and not group and held != event.logical_block * after.block_size
     ):
-        yield f"{event.seq_id} hit block {event.block} elsewhere than right behind its last token"
+        yield f"{event.seq_id} hit block {event.block}, which is not right behind its last token"
     if any(block not in before.cached and block != before.null_block for block in row):
-        yield f"{event.seq_id} hit block {event.block} behind a block that was no hit"
+        yield f"{event.seq_id} hit block {event.block} behind a block that was not hit"
     if end >= event.num_tokens:
         yield f"{event.seq_id} hit {end} of its {event.num_tokens} tokens, and one at least must be computed"

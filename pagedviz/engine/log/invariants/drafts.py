@@ -9,11 +9,11 @@ from pagedviz.engine.log.snapshot import Snapshot
 
 
 def drafts(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """Drafts are of sequences that are there, and what is unverified is the newest that it has. What is accepted and
-    rejected is what was written, and no slot is rolled back that holds a token."""
+    """Drafts belong to sequences that exist, and a sequence has at least as many tokens as unverified drafts. The
+    accepted and rejected drafts are those that were written. Only slots of rejected drafts are rolled back."""
     for seq_id in after.drafted.keys() | after.unverified.keys():
         if after.unverified.get(seq_id, 0) > len(after.tokens.get(seq_id, ())) or seq_id not in after.tokens:
-            yield f"{seq_id} has drafts, and not so many tokens"
+            yield f"{seq_id} has more drafts than tokens"
     if isinstance(event, DraftsVerified):
         num = before.unverified.get(event.seq_id, 0)
         tokens = before.tokens[event.seq_id]

@@ -1,4 +1,4 @@
-"""What must hold in the host tier after every event. Each invariant yields a sentence for each way it is broken."""
+"""What must hold in the host tier after every event. Each invariant yields one sentence for each breach."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ def chunks_add_up(before: TierSnapshot, event: TierEvent, after: TierSnapshot) -
 
 
 def found_once(before: TierSnapshot, event: TierEvent, after: TierSnapshot) -> Iterator[str]:
-    """A hash finds one chunk, which has not failed."""
+    """A hash finds exactly one chunk, and that chunk has not failed."""
     held = Counter(held.block_hash for held in after.chunks.values() if held.state != "failed")
     found = Counter(after.recency)
     for block_hash in {**held, **found}:
@@ -28,7 +28,7 @@ def found_once(before: TierSnapshot, event: TierEvent, after: TierSnapshot) -> I
 
 
 def pins_are_loads(before: TierSnapshot, event: TierEvent, after: TierSnapshot) -> Iterator[str]:
-    """A chunk has as many pins as unfinished loads read it; it is pending while a store fills it, and no longer."""
+    """A chunk has one pin for each unfinished load that reads it. It is pending only while a store fills it."""
     loads, stores = (
         Counter(chunk for transfer in after.transfers.values() if transfer.kind == kind for chunk in transfer.chunks)
         for kind in ("load", "store")
@@ -42,17 +42,17 @@ def pins_are_loads(before: TierSnapshot, event: TierEvent, after: TierSnapshot) 
             yield f"chunk {chunk} is {held.state} with {held.pins} pins"
 
 
-def transfers_keep_theirs(before: TierSnapshot, event: TierEvent, after: TierSnapshot) -> Iterator[str]:
-    """As long as a transfer lasts, its chunks hold what it copies."""
+def transfers_keep_chunks(before: TierSnapshot, event: TierEvent, after: TierSnapshot) -> Iterator[str]:
+    """While a transfer is unfinished, its chunks hold the blocks that it copies."""
     for number, transfer in after.transfers.items():
         for block_hash, chunk in zip(transfer.block_hashes, transfer.chunks, strict=True):
             held = after.chunks.get(chunk)
             if held is None or held.block_hash != block_hash:
-                yield f"{transfer.kind} {number} copies {block_hash}, and chunk {chunk} holds it no more"
+                yield f"{transfer.kind} {number} copies {block_hash}, and chunk {chunk} no longer holds it"
 
 
 def device_blocks_held(before: TierSnapshot, event: TierEvent, after: TierSnapshot) -> Iterator[str]:
-    """The device blocks of the unfinished transfers are held, and no others, each by one transfer."""
+    """The held device blocks are those of the unfinished transfers. Each belongs to one transfer."""
     times = Counter(block for transfer in after.transfers.values() for block in transfer.device_blocks)
     for block in sorted({*times, *after.held_device_blocks}):
         if times[block] != 1 or block not in after.held_device_blocks:
@@ -60,8 +60,8 @@ def device_blocks_held(before: TierSnapshot, event: TierEvent, after: TierSnapsh
             yield f"device block {block} is {held}, and {times[block]} transfers copy it"
 
 
-def idle_goes(before: TierSnapshot, event: TierEvent, after: TierSnapshot) -> Iterator[str]:
-    """What is evicted was neither being stored nor being loaded."""
+def only_idle_evicted(before: TierSnapshot, event: TierEvent, after: TierSnapshot) -> Iterator[str]:
+    """An evicted chunk was not being stored or loaded."""
     if isinstance(event, TierEvicted):
         held = before.chunks[event.chunk]
         if held.state != "ready":
@@ -69,7 +69,7 @@ def idle_goes(before: TierSnapshot, event: TierEvent, after: TierSnapshot) -> It
 
 
 def finished_stores_are_hits(before: TierSnapshot, event: TierEvent, after: TierSnapshot) -> Iterator[str]:
-    """Nothing can be loaded before its store has finished."""
+    """A block can be loaded only after its store has finished."""
     filled = event.chunks if isinstance(event, TierStoreFinished) else ()
     readable = {chunk for chunk, held in before.chunks.items() if held.state in ("ready", "loading")}
     for chunk, held in after.chunks.items():
@@ -87,9 +87,9 @@ INVARIANTS: tuple[TierInvariant, ...] = (
     chunks_add_up,
     found_once,
     pins_are_loads,
-    transfers_keep_theirs,
+    transfers_keep_chunks,
     device_blocks_held,
-    idle_goes,
+    only_idle_evicted,
     finished_stores_are_hits,
     replay_agrees,
 )

@@ -12,15 +12,15 @@ from pagedviz.engine.log.snapshot import Snapshot
 
 
 def queues(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """A request is in one queue at most. Who runs or is swapped out has a sequence; who waits, has finished or was
-    aborted owns nothing."""
+    """A request is in one queue at most. A running or swapped request has a block table. A request that waits, has
+    finished or was aborted has none."""
     for seq_id, times in Counter((*after.waiting, *after.running, *after.swapped)).items():
         if times > 1:
             yield f"{seq_id} is in the queues {times} times"
         if seq_id not in after.requests:
-            yield f"{seq_id} is in a queue, and no request"
+            yield f"{seq_id} is in a queue, and is not a request"
     if not isinstance(event, Written | StepStarted | RequestSubmitted | TokensSampled):
-        return  # a change of several events is on its way
+        return  # in the middle of a change of several events
     for seq_id, request in after.requests.items():
         owns = any(own in after.block_tables for own in request.outputs)
         lives = seq_id in after.running or seq_id in after.swapped
@@ -29,7 +29,7 @@ def queues(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
 
 
 def within_budget(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """A launch computes no more than the token budget, for nobody but those who run, and what it was to compute."""
+    """A launch computes no more than the token budget, only for running requests, and exactly what was scheduled."""
     if sum(after.scheduled.values()) > after.token_budget:
         yield f"{sum(after.scheduled.values())} tokens are scheduled, and the budget is {after.token_budget}"
     running = {own for seq_id in after.running for own in after.requests[seq_id].outputs}
@@ -42,14 +42,14 @@ def within_budget(before: Snapshot, event: Event, after: Snapshot) -> Iterator[s
 
 
 def request_tokens(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """What is in the cache of a request's sequence is its prompt and its outputs, from the first on; and behind them,
-    as long as nobody has verified them, drafts."""
+    """The cached tokens of a request's sequence are its prompt and outputs, from the first on. Behind them there may be
+    drafts that are not verified yet."""
     for name in (*after.running, *after.swapped):
         request = after.requests[name]
         for seq_id, output in request.outputs.items():
             verified = after.verified(seq_id) if seq_id in after.tokens else ()
             known = (*request.prompt, *output)
-            # Drafts that were accepted are told as outputs a few events later.
+            # Accepted drafts become outputs a few events later.
             settled = isinstance(event, Written | StepStarted | TokensSampled)
             if verified[: len(known)] != known[: len(verified)] or (settled and len(verified) > len(known)):
                 yield f"{seq_id} has other tokens in the cache than its request"

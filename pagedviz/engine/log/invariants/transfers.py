@@ -13,7 +13,7 @@ def host_tier(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
     if after.tier is None:
         return
     for block in sorted(after.tier.held_device_blocks - set(after.pinned)):
-        yield f"device block {block} is under a transfer, and has no pin"
+        yield f"device block {block} is in a transfer, and has no pin"
     if isinstance(event, TierEvent) and not isinstance(event, BlockLoaded) and before.tier is not None:
         yield from tier.broken(before.tier, event, after.tier)
     if isinstance(event, TierStoreBegun):

@@ -13,11 +13,11 @@ from pagedviz.engine.policies.windows import below_window
 
 
 def in_window(before: Snapshot, event: Event, after: Snapshot) -> Iterator[str]:
-    """An entry names the null block only where no token to come looks: below the window of its group."""
+    """An entry names the null block only below the window of its group, where no later token reads."""
     if not isinstance(event, Written | BlockOutOfWindow | DraftsVerified):
         return
     for window, tables in zip(after.windows, after.all_tables, strict=True):
         for seq_id, row in tables.items():
             end = below_window(len(after.verified(seq_id)), window, after.block_size)
             if after.null_block is not None and after.null_block in row[end:]:
-                yield f"{seq_id}'s logical block {row.index(after.null_block, end)} is null, and tokens to come see it"
+                yield f"{seq_id}'s logical block {row.index(after.null_block, end)} is null, and later tokens see it"

@@ -1,4 +1,4 @@
-"""The event log alone rebuilds every state: `apply` is each event's meaning as a pure function of the snapshot."""
+"""The event log alone rebuilds every state: `apply` is a pure function of a snapshot and an event."""
 
 import dataclasses
 
@@ -12,6 +12,6 @@ CHANGES = {
 
 
 def apply(before: Snapshot, event: Event) -> Snapshot:
-    """The state after `event`. `before` is left as it is."""
+    """The state after `event`. `before` is not changed."""
     change = CHANGES.get(type(event))
     return dataclasses.replace(before, **change(before, event)) if change else before

@@ -1,4 +1,4 @@
-"""What the events of blocks and sequences mean for the state."""
+"""How the events of blocks and sequences change the state."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,10 +24,12 @@ from pagedviz.engine.log.events.blocks import (
     Written,
 )
 from pagedviz.engine.log.replay.base import counted, entry, inserted, removed, row_changed, with_, without
-from pagedviz.engine.log.snapshot import CachedBlock, Row, Snapshot
+from pagedviz.engine.log.snapshot import CachedBlock, Snapshot, TableRow
 
 
-def _sequence(s: Snapshot, seq_id: str, row: Row, tokens: tuple[Token, ...], last: int, salt: Any) -> dict[str, Any]:
+def _sequence(
+    s: Snapshot, seq_id: str, row: TableRow, tokens: tuple[Token, ...], last: int, salt: Any
+) -> dict[str, Any]:
     return {
         "block_tables": with_(s.block_tables, **{seq_id: row}),
         "group_tables": tuple(with_(tables, **{seq_id: ()}) for tables in s.group_tables),
@@ -118,7 +120,7 @@ def _written(s: Snapshot, e: Written) -> dict[str, Any]:
 
 
 def tokens_up_to(s: Snapshot, seq_id: str, position: int) -> tuple[Token, ...]:
-    """A sequence's tokens, and behind them those of the cached blocks that it waited for, up to `position`."""
+    """A sequence's tokens up to `position`. The last of them may be in cached blocks that another sequence filled."""
     tokens, size = s.tokens[seq_id], s.block_size
     for block in s.block_tables[seq_id][len(tokens) // size : position // size]:
         if block is not None and block in s.cached:

@@ -1,4 +1,4 @@
-"""What the events of drafted tokens mean for the state."""
+"""How the events of drafted tokens change the state."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,10 +1,10 @@
-"""Every state of a run, kept as its events: a snapshot now and then, and replay in between."""
+"""Every state of a run, kept as events. Some states are kept as snapshots; the others are replayed from them."""
 
 from pagedviz.engine.log import replay
 from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.log.snapshot import Snapshot
 
-KEY_FRAME = 64  # every so many states one snapshot is kept; the others are replayed from it
+KEY_FRAME = 64  # one of so many states is kept as a snapshot
 
 
 class History:
@@ -16,7 +16,7 @@ class History:
         self._key_frames = [base]
 
     def append(self, event: Event, after: Snapshot | None = None) -> None:
-        """Add an event, and the state after it where that is known already."""
+        """Add an event, and the state after it if that is known already."""
         self.last = replay.apply(self.last, event) if after is None else after
         self.events.append(event)
         if len(self.events) % KEY_FRAME == 0:

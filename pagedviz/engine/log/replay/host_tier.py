@@ -1,4 +1,4 @@
-"""The tier's events alone rebuild it: `apply` is each event's meaning as a pure function of the snapshot."""
+"""The tier's events alone rebuild it: `apply` is a pure function of a snapshot and an event."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ from pagedviz.engine.log.host_snapshot import TierChunk, TierSnapshot, Transfer
 
 
 def apply(before: TierSnapshot, event: TierEvent) -> TierSnapshot:
-    """The tier after `event`. `before` is left as it is."""
+    """The tier after `event`. `before` is not changed."""
     return _CHANGES[type(event)](before, event)
 
 
@@ -34,7 +34,7 @@ def _without(recency: tuple[BlockHash, ...], gone: Iterable[BlockHash]) -> tuple
 
 
 def _with(s: TierSnapshot, changes: dict[int, TierChunk], freed: tuple[int, ...] = ()) -> TierSnapshot:
-    """Some chunks with something else in them, and others free."""
+    """The tier with some chunks changed and some freed."""
     chunks = {chunk: held for chunk, held in {**s.chunks, **changes}.items() if chunk not in freed}
     return dataclasses.replace(s, chunks=chunks, freed=s.freed + freed)
 
@@ -88,7 +88,7 @@ def _pinned(s: TierSnapshot, chunks: tuple[int, ...], by: int) -> dict[int, Tier
     for chunk in chunks:
         held = s.chunks[chunk]
         pins = held.pins + by
-        # What has failed and has no pin left is among the freed.
+        # A failed chunk without pins is freed by the event.
         state = held.state if held.state == "failed" else "loading" if pins else "ready"
         changed[chunk] = dataclasses.replace(held, state=state, pins=pins)
     return changed

@@ -1,4 +1,4 @@
-"""What the scheduler's events mean for the state: see `replay`."""
+"""How the events of requests change the state."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,7 +39,7 @@ def _request_scheduled(s: Snapshot, e: RequestScheduled) -> dict[str, Any]:
 
 
 def _leave(s: Snapshot, seq_id: str) -> dict[str, Any]:
-    """A request is in no queue and in no launch any more."""
+    """The state with a request in no queue and in no launch."""
     queues = {name: tuple(x for x in getattr(s, name) if x != seq_id) for name in ("waiting", "running", "swapped")}
     outputs = s.requests[seq_id].outputs
     return {**queues, "scheduled": {other: count for other, count in s.scheduled.items() if other not in outputs}}

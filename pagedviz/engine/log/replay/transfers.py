@@ -1,4 +1,4 @@
-"""What transfers mean for the state: moved blocks, the host tier itself, and the device blocks of its transfers."""
+"""How the events of transfers change the state: moved blocks, the host tier, and the device blocks of its transfers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,10 +23,12 @@ from pagedviz.engine.log.events.transfers import (
 )
 from pagedviz.engine.log.replay import host_tier
 from pagedviz.engine.log.replay.base import counted, entry, inserted, returned, with_
-from pagedviz.engine.log.snapshot import CachedBlock, Row, Snapshot
+from pagedviz.engine.log.snapshot import CachedBlock, Snapshot, TableRow
 
 
-def _moved(tables: Mapping[str, Row], seq_ids: tuple[str, ...], place: Mapping[str, int], block: int | None) -> Any:
+def _moved(
+    tables: Mapping[str, TableRow], seq_ids: tuple[str, ...], place: Mapping[str, int], block: int | None
+) -> Any:
     return with_(tables, **{seq_id: entry(tables[seq_id], place[seq_id], block) for seq_id in seq_ids})
 
 
@@ -60,7 +62,7 @@ def _tier_changed(s: Snapshot, e: TierEvent) -> dict[str, Any]:
 
 
 def _pinned(s: Snapshot, e: TierStoreBegun | TierLoadBegun) -> dict[str, Any]:
-    """A transfer holds its device blocks: each has one pin more, and is not in the free queue."""
+    """A transfer holds its device blocks: each has one more pin, and is not in the free queue."""
     counts = dict(s.ref_counts)
     for block in e.device_blocks:
         counts[block] = counts.get(block, 0) + 1
@@ -73,11 +75,11 @@ def _pinned(s: Snapshot, e: TierStoreBegun | TierLoadBegun) -> dict[str, Any]:
 
 
 def _unpinned(s: Snapshot, e: TierTransferEnded) -> dict[str, Any]:
-    """It holds them no more; what was loaded is held until it has its hash."""
+    """A transfer no longer holds its device blocks. A loaded block is held until it has its hash."""
     if isinstance(e, TierLoadFinished):
         return _tier_changed(s, e)
     counts, queue = s.ref_counts, s.free_blocks
-    # The last first, so that the tail of a chain is evicted first.
+    # The last block first, so that the tail of a chain is evicted first.
     for block, queue_index in reversed(list(zip(e.device_blocks, e.queue_indices, strict=True))):
         counts = counted(counts, block, counts[block] - 1)
         queue = returned(queue, block, queue_index)

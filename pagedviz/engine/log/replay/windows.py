@@ -1,4 +1,4 @@
-"""What the events of sliding windows mean for the state."""
+"""How the events of sliding windows change the state."""
 
 from collections.abc import Callable
 from typing import Any

@@ -4,7 +4,7 @@ from pagedviz.engine.log.text import sentences
 
 
 class Record:
-    """One text, not two: the class's docstring, with the record's fields filled in."""
+    """Its `sentence` is the class's docstring with the record's fields filled in."""
 
     @property
     def kind(self) -> str:
@@ -12,10 +12,10 @@ class Record:
 
     @property
     def sentence(self) -> str:
-        """What happened and why, with ids, in the words of the class's docstring."""
+        """What happened and why, with ids."""
         return sentences.fill(type(self).__doc__ or "", {**vars(self), **self.phrases})
 
     @property
     def phrases(self) -> dict[str, str]:
-        """What the docstring says in other words from case to case."""
+        """Parts of the sentence that differ from case to case, by their names in the docstring."""
         return {}

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pagedviz import probe
-from pagedviz.engine.requests.timetable import Row, waits
+from pagedviz.engine.requests.timetable import StepCounts, waits
 from pagedviz.probe import Refused
 from pagedviz.runtime.probes.what_if.timetable import Served, served, table
 from pagedviz.runtime.running.recording import Moment
@@ -48,5 +48,5 @@ def _costs(seq_id: str, run: Served) -> dict[str, Any]:
     }
 
 
-def _length(wait: list[Row]) -> tuple[int, int]:
+def _length(wait: list[StepCounts]) -> tuple[int, int]:
     return len(wait), sum(row.num_tokens for row in wait)

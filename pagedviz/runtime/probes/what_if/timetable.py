@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from pagedviz import probe
 from pagedviz.engine.log.events.base import Event, OperationRefused
 from pagedviz.engine.policies.profiles import POLICIES
-from pagedviz.engine.requests.timetable import Row, idle_seats, timetable
+from pagedviz.engine.requests.timetable import StepCounts, idle_seats, timetable
 from pagedviz.probe import Refused, Way, whole_number
 from pagedviz.run.play import Player
 from pagedviz.runtime.running.recording import Moment
@@ -89,7 +89,7 @@ def table(run: Served) -> dict[str, Any]:
     }
 
 
-def _step(row: Row) -> dict[str, Any]:
+def _step(row: StepCounts) -> dict[str, Any]:
     return {
         "engine_step": row.engine_step,
         "unfinished": list(row.unfinished),

@@ -12,8 +12,8 @@ def show(answer: Answer) -> None:
     rows = answer["rows"]
     st.caption(
         f"Counted after “{plain(answer['after'])}”, out + back. A copy takes one block of one tensor: K or V of one of "
-        f"the {answer['num_layers']} layers. Staged: what `pagedviz/runtime/cache/transfers.py` copied when it was given all "
-        "blocks of a request at once. Both ways to copy moved the same random bits, and gave the same."
+        f"the {answer['num_layers']} layers. Staged: what `pagedviz/runtime/cache/transfers.py` copied when it was "
+        "given all blocks of a request at once. Both ways to copy moved the same random bits, and gave the same."
     )
     head = ["", "block_size", "preempted, with tokens", "blocks", "copies", "bytes", "staged copies"]
     recomputes = any(row["preemption"] != "swap" for row in rows)
