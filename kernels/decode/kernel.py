@@ -1,0 +1,204 @@
+"""The kernel of `paged_decode`: one program attends for one KV head over one split of one sequence.
+
+    out = softmax(q K^T * scale) V, token t of a sequence lying in block block_table[t // block_size] at t % block_size
+
+computed tile after tile with a running maximum m, a running sum l and an accumulator (FlashAttention's online softmax,
+`attend_tile.py`). Where there are too few sequences to keep a GPU busy, several programs split one sequence between
+them and `combine_splits.py` joins what they found.
+Bytes moved per cached token: 2 (K and V) * num_kv_heads * head_dim * size of an element, each read once, whatever the
+number of query heads. At one flop per byte or so, that memory traffic is the whole cost.
+"""
+
+# Triton kernels are untyped by nature; the launchers are not.
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+
+import triton
+import triton.language as tl
+
+from kernels.decode.report_turn import report_turn
+from kernels.decode.tile import attend_tile
+
+
+@triton.jit
+def paged_decode_kernel(
+    out,  # [num_seqs, num_splits, num_heads, head_dim], contiguous
+    lse,  # [num_seqs, num_splits, num_heads] float32, contiguous; None when there is one split
+    lens,  # Lens, whose turns are to be written; None in production, and then nothing of it is compiled
+    max_turns,  # of the lens; None without one
+    q,  # [num_seqs, num_heads, head_dim]
+    k_cache,  # [num_blocks, block_size, num_kv_heads, head_dim]
+    v_cache,  # [num_blocks, block_size, num_kv_heads, head_dim]
+    block_tables,  # [num_seqs, max_blocks]
+    seq_lens,  # [num_seqs]
+    k_head_scale,  # [num_kv_heads] float32, or None
+    v_head_scale,  # [num_kv_heads] float32, or None
+    k_slot_scale,  # [num_blocks, block_size, num_kv_heads] float32, or None
+    v_slot_scale,  # [num_blocks, block_size, num_kv_heads] float32, or None
+    score_scale,
+    softcap_log2e,
+    window,
+    stride_qs,
+    stride_qh,
+    stride_qd,
+    stride_kb,
+    stride_kt,
+    stride_kh,
+    stride_kd,
+    stride_vb,
+    stride_vt,
+    stride_vh,
+    stride_vd,
+    stride_ts,
+    stride_tb,
+    stride_ksb,
+    stride_kst,
+    stride_ksh,
+    stride_vsb,
+    stride_vst,
+    stride_vsh,
+    NUM_HEADS: tl.constexpr,
+    HEADS_PER_KV: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    TILE_HEADS: tl.constexpr,
+    TILE_DIM: tl.constexpr,
+    TILE_TOKENS: tl.constexpr,
+    TILE_LANES: tl.constexpr,
+    DOT_TYPE: tl.constexpr,
+    NARROW_Q: tl.constexpr,
+    SOFTCAP: tl.constexpr,
+    MASK_ALL: tl.constexpr,
+    OVERLAP: tl.constexpr,
+):
+    # Offsets are int64 throughout: an id times a stride passes 2^31 elements in any large pool.
+    # KV heads are neighbours in memory, so programs that run at the same time are neighbours too.
+    num_kv_heads: tl.constexpr = NUM_HEADS // HEADS_PER_KV
+    seq = tl.program_id(0).to(tl.int64) // num_kv_heads
+    kv_head = tl.program_id(0).to(tl.int64) % num_kv_heads
+    split = tl.program_id(1)
+    num_splits = tl.num_programs(1)
+    dim = tl.arange(0, TILE_DIM).to(tl.int64)[None, :]
+    lane = tl.arange(0, TILE_LANES)
+
+    # The tokens of this program: of those that the window shows, its split's share of whole tiles, perhaps none. Where
+    # a tile must be one block, the first tile begins before the window if its block does, and the mask hides that part.
+    seq_len = tl.load(seq_lens + seq).to(tl.int32)
+    shown = tl.maximum(seq_len - window, 0)
+    origin = shown // TILE_TOKENS * TILE_TOKENS if MASK_ALL else shown
+    share = tl.cdiv(tl.cdiv(seq_len - origin, num_splits), TILE_TOKENS) * TILE_TOKENS
+    start = tl.minimum(origin + split * share, seq_len)
+    stop = tl.minimum(start + share, seq_len)
+
+    # The query heads that share this KV head are the rows of one dot, so that each key is read once for all of them.
+    row = tl.arange(0, TILE_HEADS)[:, None]
+    head = kv_head * HEADS_PER_KV + row
+    real_q = (row < HEADS_PER_KV) & (dim < HEAD_DIM)
+    query = tl.load(q + seq * stride_qs + head * stride_qh + dim * stride_qd, mask=real_q, other=0.0)
+    score_scale = tl.full([TILE_HEADS], 1.0, tl.float32) * score_scale
+    if NARROW_Q:
+        # q is of a wider range than the dot, float16 for 8-bit caches: set each row's largest number aside.
+        largest = tl.max(tl.abs(query.to(tl.float32)), 1)
+        query = query.to(tl.float32) / tl.where(largest > 0.0, largest, 1.0)[:, None]
+        score_scale = score_scale * largest
+    query = query.to(DOT_TYPE)
+    if k_head_scale is not None:
+        score_scale = score_scale * tl.load(k_head_scale + kv_head)
+    if k_slot_scale is not None:
+        k_slot_scale += kv_head * stride_ksh
+    if v_slot_scale is not None:
+        v_slot_scale += kv_head * stride_vsh
+
+    # m and l in the papers: the largest score so far, and the sum of exp2(score - largest).
+    running_max = tl.full([TILE_HEADS], -float("inf"), tl.float32)
+    running_sum = tl.full([TILE_HEADS], 0.0, tl.float32)
+    acc = tl.full([TILE_HEADS, TILE_DIM], 0.0, tl.float32)
+
+    table = block_tables + seq * stride_ts
+    keys = k_cache + kv_head * stride_kh + dim * stride_kd
+    values = v_cache + kv_head * stride_vh + dim * stride_vd
+
+    # Whole tiles first, without a mask; then what is left, or every tile where a tile must be one block.
+    whole_until = start if MASK_ALL else start + (stop - start) // TILE_TOKENS * TILE_TOKENS
+    if not MASK_ALL:
+        for first in range(start, whole_until, TILE_TOKENS):
+            acc, running_max, running_sum, _, _ = attend_tile(
+                acc,
+                running_max,
+                running_sum,
+                query,
+                score_scale,
+                softcap_log2e,
+                first + lane,
+                lane >= 0,
+                table,
+                keys,
+                values,
+                k_slot_scale,
+                v_slot_scale,
+                dim < HEAD_DIM,
+                stride_tb,
+                stride_kb,
+                stride_kt,
+                stride_vb,
+                stride_vt,
+                stride_ksb,
+                stride_kst,
+                stride_vsb,
+                stride_vst,
+                BLOCK_SIZE,
+                TILE_DIM != HEAD_DIM,
+                SOFTCAP,
+                MASKED=False,
+            )
+    for first in tl.range(whole_until, stop, TILE_TOKENS, num_stages=1):
+        token = first + lane
+        mine = (lane < TILE_TOKENS) & (token >= shown) & (token < stop)
+        acc, running_max, running_sum, block, score = attend_tile(
+            acc,
+            running_max,
+            running_sum,
+            query,
+            score_scale,
+            softcap_log2e,
+            token,
+            mine,
+            table,
+            keys,
+            values,
+            k_slot_scale,
+            v_slot_scale,
+            dim < HEAD_DIM,
+            stride_tb,
+            stride_kb,
+            stride_kt,
+            stride_vb,
+            stride_vt,
+            stride_ksb,
+            stride_kst,
+            stride_vsb,
+            stride_vst,
+            BLOCK_SIZE,
+            TILE_DIM != HEAD_DIM,
+            SOFTCAP,
+            MASKED=True,
+        )
+        if lens is not None:
+            turn = (first - whole_until) // TILE_TOKENS
+            of_kv_head = ((seq * num_kv_heads + kv_head) * num_splits + split) * max_turns + turn
+            of_head = ((seq * NUM_HEADS + head) * num_splits + split) * max_turns + turn
+            real_head = row < HEADS_PER_KV
+            report_turn(
+                lens, of_kv_head, of_head, real_head, token, mine, block, score, running_max, running_sum, acc, HEAD_DIM
+            )
+
+    if OVERLAP:
+        tl.extra.cuda.gdc_launch_dependents()
+    # Without a token nothing was summed: 0 / 1 gives the zeros that 0 / 0 would not, and lse stays -inf.
+    running_sum = tl.where(stop > start, running_sum, 1.0)
+    acc = acc / running_sum[:, None]
+    if v_head_scale is not None:
+        acc = acc * tl.load(v_head_scale + kv_head)
+    found = (seq * num_splits + split) * NUM_HEADS + head
+    tl.store(out + found * HEAD_DIM + dim, acc.to(out.dtype.element_ty), mask=real_q)
+    if lse is not None:
+        tl.store(lse + found, (running_max + tl.log2(running_sum))[:, None], mask=row < HEADS_PER_KV)

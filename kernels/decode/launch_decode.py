@@ -1,0 +1,114 @@
+"""The one launch of the decode kernel: what it needs worked out from the tensors, for `paged_decode` and its lens."""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from kernels import launch
+from kernels.checks import arguments
+from kernels.decode.kernel import paged_decode_kernel
+from kernels.decode.plan import Plan
+from kernels.limits import SHORTEST_DOT
+from kernels.reference.lens import Lens
+
+TRITON_TYPE = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
+# More tokens than any sequence has.
+NO_WINDOW = 2**31 - 1
+
+
+def out_dtype(q: Tensor) -> torch.dtype:
+    """Say what the kernel computes its output in: the interpreter's bfloat16 is not to be trusted, so float32 there."""
+    return torch.float32 if launch.INTERPRETED else q.dtype
+
+
+def padded(heads_or_dims: int) -> int:
+    """Round up to what one side of a dot may be."""
+    return max(SHORTEST_DOT, int(triton.next_power_of_2(heads_or_dims)))
+
+
+def by_head_or_slot(*scales: Tensor | None) -> list[Tensor | None]:
+    """Sort scales into those of a whole KV head (in place of the others: None), then those of single slots."""
+    by_head = [None if scale is None or scale.ndim == 3 else scale.contiguous() for scale in scales]
+    by_slot = [None if scale is None or scale.ndim == 1 else scale for scale in scales]
+    return by_head + by_slot
+
+
+def slot_strides(scale: Tensor | None) -> tuple[int, ...]:
+    """Strides of a scale per slot; zeros where there is none."""
+    return (0, 0, 0) if scale is None or scale.ndim == 1 else scale.stride()
+
+
+def launch_decode(
+    partial: Tensor,
+    lse: Tensor | None,
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_tables: Tensor,
+    seq_lens: Tensor,
+    scale: float | None,
+    window: int | None,
+    softcap: float | None,
+    k_scale: Tensor | None,
+    v_scale: Tensor | None,
+    plan: Plan,
+    *,
+    mask_all: bool,
+    lens: Lens | None = None,
+) -> None:
+    """Run the decode kernel over arguments that `paged_decode` describes and its checks have passed.
+
+    Written: partial [num_seqs, num_splits, num_heads, head_dim], each split's attention; lse [num_seqs, num_splits,
+    num_heads] float32, unless None; the turns of `lens`, unless None. All contiguous. With `mask_all` every tile is
+    masked, so that tiles begin where blocks do.
+    """
+    num_seqs, num_heads, head_dim = q.shape
+    _, block_size, num_kv_heads, _ = k_cache.shape
+    narrow = k_cache.dtype in arguments.EIGHT_BITS
+    # Nor is the interpreter's float8: torch widens 8-bit caches for it.
+    if launch.INTERPRETED and narrow:
+        k_cache, v_cache = k_cache.float(), v_cache.float()
+    # float8 turns into float16 in one instruction, into bfloat16 in several.
+    dot_dtype = torch.float16 if narrow and out_dtype(q) != torch.float32 else out_dtype(q)
+    scale = head_dim**-0.5 if scale is None else scale
+    score_scale = scale * math.log2(math.e) * (2.0 / softcap if softcap else 1.0)
+    with launch.launching(q):
+        paged_decode_kernel[num_seqs * num_kv_heads, plan.num_splits](
+            partial,
+            lse,
+            lens,
+            None if lens is None else lens.block.shape[3],
+            q,
+            k_cache,
+            v_cache,
+            block_tables,
+            seq_lens.contiguous(),
+            *by_head_or_slot(k_scale, v_scale),
+            score_scale,
+            (softcap or 0.0) * math.log2(math.e),
+            window or NO_WINDOW,
+            *q.stride(),
+            *k_cache.stride(),
+            *v_cache.stride(),
+            *block_tables.stride(),
+            *slot_strides(k_scale),
+            *slot_strides(v_scale),
+            NUM_HEADS=num_heads,
+            HEADS_PER_KV=num_heads // num_kv_heads,
+            HEAD_DIM=head_dim,
+            BLOCK_SIZE=block_size,
+            TILE_HEADS=padded(num_heads // num_kv_heads),
+            TILE_DIM=padded(head_dim),
+            TILE_TOKENS=plan.tile_tokens,
+            TILE_LANES=padded(plan.tile_tokens),
+            DOT_TYPE=TRITON_TYPE[dot_dtype],
+            NARROW_Q=dot_dtype != out_dtype(q),
+            SOFTCAP=softcap is not None,
+            MASK_ALL=mask_all,
+            OVERLAP=lse is not None and launch.can_overlap(q),
+            num_warps=plan.num_warps,
+            num_stages=plan.num_stages,
+        )

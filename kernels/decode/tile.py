@@ -1,0 +1,88 @@
+"""One step of the online softmax: take a tile of tokens, wherever their blocks lie, into m, l and the accumulator.
+
+    m' = max(m, score)    l' = l * 2^(m - m') + sum 2^(score - m')    acc' = acc * 2^(m - m') + 2^(score - m') V
+
+The kernels that attend call it in their loops; everything a tile needs to know of its sequence comes as pointers. It
+also returns the block ids that it loaded from and the masked scores, for whoever wants to see them (`report_turn.py`);
+a kernel that does not look at them is compiled without a trace of that.
+"""
+
+# Triton kernels are untyped by nature; the launchers are not.
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+
+import triton
+import triton.language as tl
+
+from kernels.decode.widen import widen
+
+
+@triton.jit
+def load(pointers, mask, MASKED: tl.constexpr):
+    """Load, with zeros where the mask is false; a tile without a false lane does not pay for the mask."""
+    return tl.load(pointers, mask=mask, other=0.0) if MASKED else tl.load(pointers)
+
+
+@triton.jit
+def attend_tile(
+    acc,  # [TILE_HEADS, TILE_DIM] float32
+    running_max,  # [TILE_HEADS] m in the papers: the largest score so far
+    running_sum,  # [TILE_HEADS] l in the papers: the sum of exp2(score - largest)
+    query,  # [TILE_HEADS, TILE_DIM]
+    score_scale,  # [TILE_HEADS] what turns a dot product into a score in powers of 2, or into what softcap bends
+    softcap_log2e,
+    token,  # [TILE_LANES] positions in the sequence
+    mine,  # [TILE_LANES] whether the lane has a token to attend to; not looked at unless MASKED
+    table,  # [max_blocks] this sequence's row
+    keys,  # [num_blocks, block_size, TILE_DIM] of this KV head
+    values,  # [num_blocks, block_size, TILE_DIM] of this KV head
+    k_scale,  # [num_blocks, block_size] of this KV head, or None
+    v_scale,  # [num_blocks, block_size] of this KV head, or None
+    real_dim,  # [1, TILE_DIM]
+    stride_tb,
+    stride_kb,
+    stride_kt,
+    stride_vb,
+    stride_vt,
+    stride_ksb,
+    stride_kst,
+    stride_vsb,
+    stride_vst,
+    BLOCK_SIZE: tl.constexpr,
+    PADDED: tl.constexpr,
+    SOFTCAP: tl.constexpr,
+    MASKED: tl.constexpr,
+):
+    # A lane without a token of ours reads no table entry: the row may end here, or hold anything.
+    block = load(table + (token // BLOCK_SIZE).to(tl.int64) * stride_tb, mine, MASKED).to(tl.int64)
+    offset = (token % BLOCK_SIZE).to(tl.int64)
+    # Neither K nor V is read from a slot that is not ours: zero times the NaN that may lie there would be NaN.
+    real = mine[:, None] & real_dim
+
+    key = load(keys + (block * stride_kb + offset * stride_kt)[:, None], real, MASKED or PADDED)
+    key = widen(key, query.dtype, IN_PLACE=False)
+    score = tl.dot(query, tl.trans(key), input_precision="ieee") * score_scale[:, None]
+    if k_scale is not None:
+        score = score * load(k_scale + block * stride_ksb + offset * stride_kst, mine, MASKED)[None, :]
+    if SOFTCAP:
+        # tanh, spelt so that neither end overflows into inf / inf: 1 - 2 / (1 + inf) = 1.
+        score = softcap_log2e * (1.0 - 2.0 / (1.0 + tl.exp2(score)))
+    if MASKED:
+        score = tl.where(mine[None, :], score, -float("inf"))
+
+    new_max = tl.maximum(running_max, tl.max(score, 1))
+    weight = tl.exp2(score - new_max[:, None])
+    shrink = tl.exp2(running_max - new_max)
+    running_sum = running_sum * shrink + tl.sum(weight, 1)
+    acc = acc * shrink[:, None]
+
+    value = load(values + (block * stride_vb + offset * stride_vt)[:, None], real, MASKED or PADDED)
+    value = widen(value, query.dtype, IN_PLACE=True)
+    if v_scale is not None:
+        scale = load(v_scale + block * stride_vsb + offset * stride_vst, mine, MASKED)
+        # The tile's largest scale is set aside, so that half-precision weights neither vanish nor overflow.
+        largest = tl.max(tl.abs(scale), 0)
+        weight = weight * (scale / tl.where(largest > 0.0, largest, 1.0))[None, :]
+        acc += tl.dot(weight.to(query.dtype), value, input_precision="ieee") * largest
+    else:
+        acc = tl.dot(weight.to(query.dtype), value, acc, input_precision="ieee")
+    return acc, new_max, running_sum, block, score

@@ -1,0 +1,162 @@
+"""The kernel of `paged_prefill` where a tile of tokens lies inside one block: the GPU's copy engine fetches it whole.
+
+As `prefill_kernel.py`, but a tile of K or V is one box of a tensor descriptor (TMA): its tokens lie side by side, so
+that one thread asks for all of it and none works out addresses. The caches are seen as a matrix whose rows are
+`stride of a token` long; block, offset and head of a tile give its row and column.
+"""
+
+# Triton kernels are untyped by nature; the launchers are not.
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+
+import triton
+import triton.language as tl
+
+from kernels.prefill.piece import read_rows, share_tiles, write_rows
+from kernels.prefill.tile import take_tile
+
+
+@triton.jit
+def paged_prefill_descriptor_kernel(
+    out,  # [num_tokens, num_splits, num_heads, head_dim], contiguous
+    lse,  # [num_tokens, num_splits, num_heads] float32, contiguous; None when there is one split
+    q,  # [num_tokens, num_heads, head_dim]
+    k_boxes,  # descriptor of the K cache as a matrix, boxes of [TILE_TOKENS, HEAD_DIM]
+    v_boxes,  # descriptor of the V cache
+    block_tables,  # [num_seqs, max_blocks]
+    pieces,  # [num_pieces, 4] int32, contiguous: `prefill_work.py`
+    score_scale,
+    softcap_log2e,
+    window,
+    stride_qn,
+    stride_qh,
+    stride_qd,
+    k_rows_per_block,
+    k_rows_per_head,
+    k_columns_per_head,
+    v_rows_per_block,
+    v_rows_per_head,
+    v_columns_per_head,
+    stride_ts,
+    stride_tb,
+    NUM_HEADS: tl.constexpr,
+    HEADS_PER_KV: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    TILE_ROWS: tl.constexpr,
+    TILE_TOKENS: tl.constexpr,
+    DOT_TYPE: tl.constexpr,
+    SOFTCAP: tl.constexpr,
+    WINDOW: tl.constexpr,
+):
+    # All heads of a piece before the next piece: the list says which pieces should start first.
+    kv_head = tl.program_id(0) % (NUM_HEADS // HEADS_PER_KV)
+    piece = pieces + (tl.program_id(0) // (NUM_HEADS // HEADS_PER_KV)) * 4
+    split = tl.program_id(1)
+    num_splits = tl.num_programs(1)
+    seq = tl.load(piece).to(tl.int64)
+    first_query = tl.load(piece + 1).to(tl.int64)
+    num_queries = tl.load(piece + 2)
+    first_last = tl.load(piece + 3)
+
+    first_head = kv_head.to(tl.int64) * HEADS_PER_KV
+    query = read_rows(
+        q,
+        first_query,
+        num_queries,
+        first_head,
+        stride_qn,
+        stride_qh,
+        stride_qd,
+        HEADS_PER_KV,
+        HEAD_DIM,
+        TILE_ROWS,
+        HEAD_DIM,
+    ).to(DOT_TYPE)
+
+    running_max = tl.full([TILE_ROWS], -float("inf"), tl.float32)
+    running_sum = tl.full([TILE_ROWS], 0.0, tl.float32)
+    acc = tl.full([TILE_ROWS, HEAD_DIM], 0.0, tl.float32)
+    table = block_tables + seq * stride_ts
+    lane = tl.arange(0, TILE_TOKENS)
+    last_seen = first_last + tl.arange(0, TILE_ROWS) // HEADS_PER_KV
+
+    start, stop, first_tile, before, whole_from, whole_until, after = share_tiles(
+        first_last, num_queries, window, split, num_splits, TILE_TOKENS, False
+    )
+    TILES_A_BLOCK: tl.constexpr = BLOCK_SIZE // TILE_TOKENS
+    for i in tl.range(0, whole_until - whole_from):
+        tile = whole_from + i
+        block = tl.load(table + (tile // TILES_A_BLOCK).to(tl.int64) * stride_tb).to(tl.int32)
+        offset = tile % TILES_A_BLOCK * TILE_TOKENS
+        key = k_boxes.load(
+            [block * k_rows_per_block + kv_head * k_rows_per_head + offset, kv_head * k_columns_per_head]
+        ).to(DOT_TYPE)
+        dots = tl.dot(query, tl.trans(key))
+        value = v_boxes.load(
+            [block * v_rows_per_block + kv_head * v_rows_per_head + offset, kv_head * v_columns_per_head]
+        ).to(DOT_TYPE)
+        acc, running_max, running_sum = take_tile(
+            acc,
+            running_max,
+            running_sum,
+            dots,
+            value,
+            score_scale,
+            softcap_log2e,
+            None,
+            None,
+            None,
+            SOFTCAP,
+            not SOFTCAP,
+            MASKED=False,
+        )
+    for i in tl.range(0, before + after, num_stages=1):
+        tile = tl.where(i < before, first_tile + i, whole_until + i - before)
+        block = tl.load(table + (tile // TILES_A_BLOCK).to(tl.int64) * stride_tb).to(tl.int32)
+        offset = tile % TILES_A_BLOCK * TILE_TOKENS
+        key = k_boxes.load(
+            [block * k_rows_per_block + kv_head * k_rows_per_head + offset, kv_head * k_columns_per_head]
+        ).to(DOT_TYPE)
+        token = tile * TILE_TOKENS + lane
+        mine = (token >= start) & (token < stop)
+        seen = token[None, :] <= last_seen[:, None]
+        if WINDOW:
+            seen &= token[None, :] > last_seen[:, None] - window
+        dots = tl.dot(query, tl.trans(key))
+        value = v_boxes.load(
+            [block * v_rows_per_block + kv_head * v_rows_per_head + offset, kv_head * v_columns_per_head]
+        ).to(DOT_TYPE)
+        # The box may hold slots that are not ours: zero times the NaN that may lie there would be NaN.
+        value = tl.where(mine[:, None], value, 0.0)
+        acc, running_max, running_sum = take_tile(
+            acc,
+            running_max,
+            running_sum,
+            dots,
+            value,
+            score_scale,
+            softcap_log2e,
+            seen,
+            None,
+            None,
+            SOFTCAP,
+            not SOFTCAP,
+            MASKED=True,
+        )
+    write_rows(
+        out,
+        lse,
+        acc,
+        running_max,
+        running_sum,
+        first_query,
+        num_queries,
+        first_head,
+        split,
+        num_splits,
+        NUM_HEADS,
+        HEADS_PER_KV,
+        HEAD_DIM,
+        TILE_ROWS,
+        HEAD_DIM,
+    )
