@@ -39,6 +39,21 @@ def paged_prefill(
             )
 
 
+def minimal_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_tables: Tensor, seq_lens: Tensor) -> None:
+    """Refuse what `minimal_decode` cannot attend to, and what only the larger kernels can."""
+    call = "minimal_decode"
+    arguments.tensors(call, q=q, k_cache=k_cache, v_cache=v_cache)
+    queries(call, "num_seqs", q, k_cache, v_cache, None)
+    sequences(call, len(q), k_cache, block_tables, seq_lens)
+    named = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "block_tables": block_tables, "seq_lens": seq_lens}
+    for name, tensor in named.items():
+        if not tensor.is_contiguous():
+            raise ValueError(f"{call}: {name} has strides {tensor.stride()}; it must be contiguous")
+    for name, size in (("block_size", k_cache.shape[1]), ("head_dim", k_cache.shape[3])):
+        if size & (size - 1):
+            raise ValueError(f"{call}: {name} is {size}; it must be a power of two")
+
+
 def queries(call: str, rows: str, q: Tensor, k_cache: Tensor, v_cache: Tensor, tokens_per_tile: int | None) -> None:
     """Refuse queries that do not fit the caches, and tiles without a token."""
     arguments.caches(call, k_cache, v_cache)
