@@ -13,6 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels import launch
+from kernels.sizes import cdiv, power_of_two
 
 
 @triton.jit
@@ -60,17 +61,17 @@ def combine_splits(out: Tensor, partial: Tensor, lse: Tensor) -> None:
     Source: Dao et al., Flash-Decoding, 2023.
     """
     num_seqs, num_splits, num_heads, head_dim = partial.shape
-    tile_dim = min(64, triton.next_power_of_2(head_dim))
+    tile_dim = min(64, power_of_two(head_dim))
     overlap = launch.can_overlap(out)
     with launch.launching(out):
-        combine_splits_kernel[num_seqs, num_heads, triton.cdiv(head_dim, tile_dim)](
+        combine_splits_kernel[num_seqs, num_heads, cdiv(head_dim, tile_dim)](
             out,
             partial,
             lse,
             num_splits,
             NUM_HEADS=num_heads,
             HEAD_DIM=head_dim,
-            TILE_SPLITS=triton.next_power_of_2(num_splits),
+            TILE_SPLITS=power_of_two(num_splits),
             TILE_DIM=tile_dim,
             OVERLAP=overlap,
             launch_pdl=overlap,

@@ -15,6 +15,7 @@ number of query heads. At one flop per byte or so, that memory traffic is the wh
 import triton
 import triton.language as tl
 
+from kernels.bundles import Scale, Table, cache_of_kv_head
 from kernels.decode.report_turn import report_turn
 from kernels.decode.tile import attend_tile
 
@@ -25,37 +26,16 @@ def paged_decode_kernel(
     lse,  # [num_seqs, num_splits, num_heads] float32, contiguous; None when there is one split
     lens,  # Lens, whose turns are to be written; None in production, and then nothing of it is compiled
     max_turns,  # of the lens; None without one
-    q,  # [num_seqs, num_heads, head_dim]
-    k_cache,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    v_cache,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    block_tables,  # [num_seqs, max_blocks]
+    q,  # Queries [num_seqs, num_heads, head_dim]
+    k_cache,  # Cache [num_blocks, block_size, num_kv_heads, head_dim]
+    v_cache,  # Cache, likewise
+    block_tables,  # Table [num_seqs, max_blocks]
     seq_lens,  # [num_seqs]
-    k_head_scale,  # [num_kv_heads] float32, or None
-    v_head_scale,  # [num_kv_heads] float32, or None
-    k_slot_scale,  # [num_blocks, block_size, num_kv_heads] float32, or None
-    v_slot_scale,  # [num_blocks, block_size, num_kv_heads] float32, or None
+    k_scale,  # Scale
+    v_scale,  # Scale
     score_scale,
     softcap_log2e,
     window,
-    stride_qs,
-    stride_qh,
-    stride_qd,
-    stride_kb,
-    stride_kt,
-    stride_kh,
-    stride_kd,
-    stride_vb,
-    stride_vt,
-    stride_vh,
-    stride_vd,
-    stride_ts,
-    stride_tb,
-    stride_ksb,
-    stride_kst,
-    stride_ksh,
-    stride_vsb,
-    stride_vst,
-    stride_vsh,
     NUM_HEADS: tl.constexpr,
     HEADS_PER_KV: tl.constexpr,
     HEAD_DIM: tl.constexpr,
@@ -93,7 +73,7 @@ def paged_decode_kernel(
     row = tl.arange(0, TILE_HEADS)[:, None]
     head = kv_head * HEADS_PER_KV + row
     real_q = (row < HEADS_PER_KV) & (dim < HEAD_DIM)
-    query = tl.load(q + seq * stride_qs + head * stride_qh + dim * stride_qd, mask=real_q, other=0.0)
+    query = tl.load(q.start + seq * q.token + head * q.head + dim * q.dim, mask=real_q, other=0.0)
     score_scale = tl.full([TILE_HEADS], 1.0, tl.float32) * score_scale
     if NARROW_Q:
         # q is of a wider range than the dot, float16 for 8-bit caches: set each row's largest number aside.
@@ -101,21 +81,21 @@ def paged_decode_kernel(
         query = query.to(tl.float32) / tl.where(largest > 0.0, largest, 1.0)[:, None]
         score_scale = score_scale * largest
     query = query.to(DOT_TYPE)
-    if k_head_scale is not None:
-        score_scale = score_scale * tl.load(k_head_scale + kv_head)
-    if k_slot_scale is not None:
-        k_slot_scale += kv_head * stride_ksh
-    if v_slot_scale is not None:
-        v_slot_scale += kv_head * stride_vsh
+    if k_scale.by_head is not None:
+        score_scale = score_scale * tl.load(k_scale.by_head + kv_head)
 
     # m and l in the papers: the largest score so far, and the sum of exp2(score - largest).
     running_max = tl.full([TILE_HEADS], -float("inf"), tl.float32)
     running_sum = tl.full([TILE_HEADS], 0.0, tl.float32)
     acc = tl.full([TILE_HEADS, TILE_DIM], 0.0, tl.float32)
 
-    table = block_tables + seq * stride_ts
-    keys = k_cache + kv_head * stride_kh + dim * stride_kd
-    values = v_cache + kv_head * stride_vh + dim * stride_vd
+    table = Table(block_tables.start + seq * block_tables.seq, block_tables.seq, block_tables.column)
+    keys = cache_of_kv_head(k_cache, kv_head, TILE_DIM)
+    values = cache_of_kv_head(v_cache, kv_head, TILE_DIM)
+    if k_scale.by_slot is not None:
+        k_scale = Scale(None, k_scale.by_slot + kv_head * k_scale.head, k_scale.block, k_scale.offset, k_scale.head)
+    if v_scale.by_slot is not None:
+        v_scale = Scale(None, v_scale.by_slot + kv_head * v_scale.head, v_scale.block, v_scale.offset, v_scale.head)
 
     # Whole tiles first, without a mask; then what is left, or every tile where a tile must be one block.
     whole_until = start if MASK_ALL else start + (stop - start) // TILE_TOKENS * TILE_TOKENS
@@ -133,18 +113,9 @@ def paged_decode_kernel(
                 table,
                 keys,
                 values,
-                k_slot_scale,
-                v_slot_scale,
+                k_scale,
+                v_scale,
                 dim < HEAD_DIM,
-                stride_tb,
-                stride_kb,
-                stride_kt,
-                stride_vb,
-                stride_vt,
-                stride_ksb,
-                stride_kst,
-                stride_vsb,
-                stride_vst,
                 BLOCK_SIZE,
                 TILE_DIM != HEAD_DIM,
                 SOFTCAP,
@@ -165,18 +136,9 @@ def paged_decode_kernel(
             table,
             keys,
             values,
-            k_slot_scale,
-            v_slot_scale,
+            k_scale,
+            v_scale,
             dim < HEAD_DIM,
-            stride_tb,
-            stride_kb,
-            stride_kt,
-            stride_vb,
-            stride_vt,
-            stride_ksb,
-            stride_kst,
-            stride_vsb,
-            stride_vst,
             BLOCK_SIZE,
             TILE_DIM != HEAD_DIM,
             SOFTCAP,
@@ -196,8 +158,8 @@ def paged_decode_kernel(
     # Without a token nothing was summed: 0 / 1 gives the zeros that 0 / 0 would not, and lse stays -inf.
     running_sum = tl.where(stop > start, running_sum, 1.0)
     acc = acc / running_sum[:, None]
-    if v_head_scale is not None:
-        acc = acc * tl.load(v_head_scale + kv_head)
+    if v_scale.by_head is not None:
+        acc = acc * tl.load(v_scale.by_head + kv_head)
     found = (seq * num_splits + split) * NUM_HEADS + head
     tl.store(out + found * HEAD_DIM + dim, acc.to(out.dtype.element_ty), mask=real_q)
     if lse is not None:

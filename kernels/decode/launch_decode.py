@@ -3,16 +3,16 @@
 import math
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
 from kernels import launch
+from kernels.bundles import Cache, Queries, Table, scale_bundle
 from kernels.checks import arguments
 from kernels.decode.kernel import paged_decode_kernel
 from kernels.decode.plan import Plan
-from kernels.limits import SHORTEST_DOT
 from kernels.reference.lens import Lens
+from kernels.sizes import padded
 
 TRITON_TYPE = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 # More tokens than any sequence has.
@@ -22,23 +22,6 @@ NO_WINDOW = 2**31 - 1
 def out_dtype(q: Tensor) -> torch.dtype:
     """Say what the kernel computes its output in: the interpreter's bfloat16 is not to be trusted, so float32 there."""
     return torch.float32 if launch.INTERPRETED else q.dtype
-
-
-def padded(heads_or_dims: int) -> int:
-    """Round up to what one side of a dot may be."""
-    return max(SHORTEST_DOT, int(triton.next_power_of_2(heads_or_dims)))
-
-
-def by_head_or_slot(*scales: Tensor | None) -> list[Tensor | None]:
-    """Sort scales into those of a whole KV head (in place of the others: None), then those of single slots."""
-    by_head = [None if scale is None or scale.ndim == 3 else scale.contiguous() for scale in scales]
-    by_slot = [None if scale is None or scale.ndim == 1 else scale for scale in scales]
-    return by_head + by_slot
-
-
-def slot_strides(scale: Tensor | None) -> tuple[int, ...]:
-    """Strides of a scale per slot; zeros where there is none."""
-    return (0, 0, 0) if scale is None or scale.ndim == 1 else scale.stride()
 
 
 def launch_decode(
@@ -81,21 +64,16 @@ def launch_decode(
             lse,
             lens,
             None if lens is None else lens.block.shape[3],
-            q,
-            k_cache,
-            v_cache,
-            block_tables,
+            Queries(q, *q.stride()),
+            Cache(k_cache, *k_cache.stride()),
+            Cache(v_cache, *v_cache.stride()),
+            Table(block_tables, *block_tables.stride()),
             seq_lens.contiguous(),
-            *by_head_or_slot(k_scale, v_scale),
+            scale_bundle(k_scale),
+            scale_bundle(v_scale),
             score_scale,
             (softcap or 0.0) * math.log2(math.e),
             window or NO_WINDOW,
-            *q.stride(),
-            *k_cache.stride(),
-            *v_cache.stride(),
-            *block_tables.stride(),
-            *slot_strides(k_scale),
-            *slot_strides(v_scale),
             NUM_HEADS=num_heads,
             HEADS_PER_KV=num_heads // num_kv_heads,
             HEAD_DIM=head_dim,

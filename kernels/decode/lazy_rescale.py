@@ -17,6 +17,7 @@ from torch import Tensor
 
 from kernels import launch
 from kernels.reference.lazy_rescale import THRESHOLD, LazyRescale, check
+from kernels.sizes import power_of_two
 
 
 @triton.jit
@@ -115,7 +116,7 @@ def lazy_rescale(
             *(seq_len, score_scale, float(threshold), *k_cache.stride(), *v_cache.stride()),
             HEAD_DIM=head_dim,
             BLOCK_SIZE=block_size,
-            TILE_DIM=triton.next_power_of_2(head_dim),
-            TILE_LANES=triton.next_power_of_2(block_size),
+            TILE_DIM=power_of_two(head_dim),
+            TILE_LANES=power_of_two(block_size),
         )
     return found._replace(out=found.out.to(q.dtype))

@@ -10,7 +10,8 @@ from torch import Tensor
 from kernels.checks import attention, options
 from kernels.decode import plan as decode_plan
 from kernels.decode.combine_splits import combine_splits
-from kernels.decode.launch_decode import NO_WINDOW, launch_decode, out_dtype, padded
+from kernels.decode.launch_decode import NO_WINDOW, launch_decode, out_dtype
+from kernels.sizes import padded
 
 
 def paged_decode(

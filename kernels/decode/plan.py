@@ -7,7 +7,7 @@ another. So the number of splits comes from the table's width, and each program 
 import functools
 from typing import NamedTuple
 
-from kernels.limits import MOST_SPLITS, SHORTEST_DOT
+from kernels.sizes import MOST_SPLITS, SHORTEST_DOT
 
 # A tile of 64 tokens of 128 half-precision dims: larger ones spill, smaller ones leave memory idle.
 TILE_BYTES = 64 * 128 * 2

@@ -32,37 +32,28 @@ def attend_tile(
     softcap_log2e,
     token,  # [TILE_LANES] positions in the sequence
     mine,  # [TILE_LANES] whether the lane has a token to attend to; not looked at unless MASKED
-    table,  # [max_blocks] this sequence's row
-    keys,  # [num_blocks, block_size, TILE_DIM] of this KV head
-    values,  # [num_blocks, block_size, TILE_DIM] of this KV head
-    k_scale,  # [num_blocks, block_size] of this KV head, or None
-    v_scale,  # [num_blocks, block_size] of this KV head, or None
+    table,  # Table that starts at this sequence's row
+    keys,  # Cache of this KV head: it starts at [1, TILE_DIM] pointers
+    values,  # Cache of this KV head, likewise
+    k_scale,  # Scale of this KV head
+    v_scale,  # Scale of this KV head
     real_dim,  # [1, TILE_DIM]
-    stride_tb,
-    stride_kb,
-    stride_kt,
-    stride_vb,
-    stride_vt,
-    stride_ksb,
-    stride_kst,
-    stride_vsb,
-    stride_vst,
     BLOCK_SIZE: tl.constexpr,
     PADDED: tl.constexpr,
     SOFTCAP: tl.constexpr,
     MASKED: tl.constexpr,
 ):
     # A lane without a token of ours reads no table entry: the row may end here, or hold anything.
-    block = load(table + (token // BLOCK_SIZE).to(tl.int64) * stride_tb, mine, MASKED).to(tl.int64)
+    block = load(table.start + (token // BLOCK_SIZE).to(tl.int64) * table.column, mine, MASKED).to(tl.int64)
     offset = (token % BLOCK_SIZE).to(tl.int64)
     # Neither K nor V is read from a slot that is not ours: zero times the NaN that may lie there would be NaN.
     real = mine[:, None] & real_dim
 
-    key = load(keys + (block * stride_kb + offset * stride_kt)[:, None], real, MASKED or PADDED)
+    key = load(keys.start + (block * keys.block + offset * keys.offset)[:, None], real, MASKED or PADDED)
     key = widen(key, query.dtype, IN_PLACE=False)
     score = tl.dot(query, tl.trans(key), input_precision="ieee") * score_scale[:, None]
-    if k_scale is not None:
-        score = score * load(k_scale + block * stride_ksb + offset * stride_kst, mine, MASKED)[None, :]
+    if k_scale.by_slot is not None:
+        score = score * load(k_scale.by_slot + block * k_scale.block + offset * k_scale.offset, mine, MASKED)[None, :]
     if SOFTCAP:
         # tanh, spelt so that neither end overflows into inf / inf: 1 - 2 / (1 + inf) = 1.
         score = softcap_log2e * (1.0 - 2.0 / (1.0 + tl.exp2(score)))
@@ -75,10 +66,10 @@ def attend_tile(
     running_sum = running_sum * shrink + tl.sum(weight, 1)
     acc = acc * shrink[:, None]
 
-    value = load(values + (block * stride_vb + offset * stride_vt)[:, None], real, MASKED or PADDED)
+    value = load(values.start + (block * values.block + offset * values.offset)[:, None], real, MASKED or PADDED)
     value = widen(value, query.dtype, IN_PLACE=True)
-    if v_scale is not None:
-        scale = load(v_scale + block * stride_vsb + offset * stride_vst, mine, MASKED)
+    if v_scale.by_slot is not None:
+        scale = load(v_scale.by_slot + block * v_scale.block + offset * v_scale.offset, mine, MASKED)
         # The tile's largest scale is set aside, so that half-precision weights neither vanish nor overflow.
         largest = tl.max(tl.abs(scale), 0)
         weight = weight * (scale / tl.where(largest > 0.0, largest, 1.0))[None, :]

@@ -16,6 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.sizes import cdiv, power_of_two
+
 INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 # Integers a program moves per tensor: 4 KiB of int64, two 16-byte accesses a thread.
 TILE = 512
@@ -63,8 +65,8 @@ class Rows(NamedTuple):
 
     def grid(self, num_blocks: int) -> tuple[int]:
         """Return how many programs move so many blocks."""
-        tiles = triton.cdiv(self.constants["RUN"], self.constants["TILE_RUN"])
-        return (triton.cdiv(self.num_rows(num_blocks), self.constants["TILE_ROWS"]) * tiles,)
+        tiles = cdiv(self.constants["RUN"], self.constants["TILE_RUN"])
+        return (cdiv(self.num_rows(num_blocks), self.constants["TILE_ROWS"]) * tiles,)
 
 
 def merged(*tensors: Tensor) -> list[tuple[int, list[int]]]:
@@ -102,7 +104,7 @@ def rows_of(*tensors: Tensor) -> Rows:
     run = views[0].shape[3]
     # Tiles that fit the run, unless they would be tiny: then a power of two, and its end is masked.
     fitting = run & -run
-    tile_run = min(TILE, fitting if fitting >= TILE // 16 else triton.next_power_of_2(run))
+    tile_run = min(TILE, fitting if fitting >= TILE // 16 else power_of_two(run))
     constants = {"OUTER": outer, "INNER": inner, "RUN": run, "STEP": step // unit}
     constants |= {"TILE_ROWS": TILE // tile_run, "TILE_RUN": tile_run}
     stepped = [(*(stride * unit // step for stride in view.stride()[:3]), view.stride(3)) for view in views]

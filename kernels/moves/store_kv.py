@@ -18,6 +18,7 @@ from kernels.checks import moves as check
 from kernels.moves import quantize
 from kernels.moves.quantize import scale_of, to_eight_bits
 from kernels.reference.eight_bits import LARGEST
+from kernels.sizes import cdiv, power_of_two
 
 
 @triton.jit
@@ -158,11 +159,11 @@ def store_kv(
     mantissa, bias = quantize.FORMATS.get(k_cache.dtype, (0, 0))
     if largest is not None:
         k_cache, v_cache = k_cache.view(torch.uint8), v_cache.view(torch.uint8)
-    tile_dim = triton.next_power_of_2(head_dim)
+    tile_dim = power_of_two(head_dim)
     # 1024 elements a program: a token of eight heads of 128, or a whole lesson at once. Two warps: measured on an H200.
     tile_rows = max(1, 1024 // tile_dim)
     with launch.launching(k_cache):
-        store_kv_kernel[(triton.cdiv(num_tokens * num_kv_heads, tile_rows),)](
+        store_kv_kernel[(cdiv(num_tokens * num_kv_heads, tile_rows),)](
             k,
             v,
             k_cache,

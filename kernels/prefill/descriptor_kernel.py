@@ -16,28 +16,26 @@ from kernels.prefill.tile import take_tile
 
 
 @triton.jit
+def place_of(block, kv_head, offset, places):
+    """Return the row and the column at which, from this offset in a block on, a head's box begins."""
+    row = block * places.rows_per_block + kv_head * places.rows_per_head + offset
+    return row, kv_head * places.columns_per_head
+
+
+@triton.jit
 def paged_prefill_descriptor_kernel(
     out,  # [num_tokens, num_splits, num_heads, head_dim], contiguous
     lse,  # [num_tokens, num_splits, num_heads] float32, contiguous; None when there is one split
-    q,  # [num_tokens, num_heads, head_dim]
+    q,  # Queries [num_tokens, num_heads, head_dim]
     k_boxes,  # descriptor of the K cache as a matrix, boxes of [TILE_TOKENS, HEAD_DIM]
     v_boxes,  # descriptor of the V cache
-    block_tables,  # [num_seqs, max_blocks]
-    pieces,  # [num_pieces, 4] int32, contiguous: `prefill_work.py`
+    k_places,  # Places: where in the matrix a block and a head begin
+    v_places,  # Places
+    block_tables,  # Table [num_seqs, max_blocks]
+    pieces,  # [num_pieces, 4] int32, contiguous: `work.py`
     score_scale,
     softcap_log2e,
     window,
-    stride_qn,
-    stride_qh,
-    stride_qd,
-    k_rows_per_block,
-    k_rows_per_head,
-    k_columns_per_head,
-    v_rows_per_block,
-    v_rows_per_head,
-    v_columns_per_head,
-    stride_ts,
-    stride_tb,
     NUM_HEADS: tl.constexpr,
     HEADS_PER_KV: tl.constexpr,
     HEAD_DIM: tl.constexpr,
@@ -64,9 +62,6 @@ def paged_prefill_descriptor_kernel(
         first_query,
         num_queries,
         first_head,
-        stride_qn,
-        stride_qh,
-        stride_qd,
         HEADS_PER_KV,
         HEAD_DIM,
         TILE_ROWS,
@@ -76,7 +71,7 @@ def paged_prefill_descriptor_kernel(
     running_max = tl.full([TILE_ROWS], -float("inf"), tl.float32)
     running_sum = tl.full([TILE_ROWS], 0.0, tl.float32)
     acc = tl.full([TILE_ROWS, HEAD_DIM], 0.0, tl.float32)
-    table = block_tables + seq * stride_ts
+    table = block_tables.start + seq * block_tables.seq
     lane = tl.arange(0, TILE_TOKENS)
     last_seen = first_last + tl.arange(0, TILE_ROWS) // HEADS_PER_KV
 
@@ -86,15 +81,11 @@ def paged_prefill_descriptor_kernel(
     TILES_A_BLOCK: tl.constexpr = BLOCK_SIZE // TILE_TOKENS
     for i in tl.range(0, whole_until - whole_from):
         tile = whole_from + i
-        block = tl.load(table + (tile // TILES_A_BLOCK).to(tl.int64) * stride_tb).to(tl.int32)
+        block = tl.load(table + (tile // TILES_A_BLOCK).to(tl.int64) * block_tables.column).to(tl.int32)
         offset = tile % TILES_A_BLOCK * TILE_TOKENS
-        key = k_boxes.load(
-            [block * k_rows_per_block + kv_head * k_rows_per_head + offset, kv_head * k_columns_per_head]
-        ).to(DOT_TYPE)
+        key = k_boxes.load(place_of(block, kv_head, offset, k_places)).to(DOT_TYPE)
         dots = tl.dot(query, tl.trans(key))
-        value = v_boxes.load(
-            [block * v_rows_per_block + kv_head * v_rows_per_head + offset, kv_head * v_columns_per_head]
-        ).to(DOT_TYPE)
+        value = v_boxes.load(place_of(block, kv_head, offset, v_places)).to(DOT_TYPE)
         acc, running_max, running_sum = take_tile(
             acc,
             running_max,
@@ -112,20 +103,16 @@ def paged_prefill_descriptor_kernel(
         )
     for i in tl.range(0, before + after, num_stages=1):
         tile = tl.where(i < before, first_tile + i, whole_until + i - before)
-        block = tl.load(table + (tile // TILES_A_BLOCK).to(tl.int64) * stride_tb).to(tl.int32)
+        block = tl.load(table + (tile // TILES_A_BLOCK).to(tl.int64) * block_tables.column).to(tl.int32)
         offset = tile % TILES_A_BLOCK * TILE_TOKENS
-        key = k_boxes.load(
-            [block * k_rows_per_block + kv_head * k_rows_per_head + offset, kv_head * k_columns_per_head]
-        ).to(DOT_TYPE)
+        key = k_boxes.load(place_of(block, kv_head, offset, k_places)).to(DOT_TYPE)
         token = tile * TILE_TOKENS + lane
         mine = (token >= start) & (token < stop)
         seen = token[None, :] <= last_seen[:, None]
         if WINDOW:
             seen &= token[None, :] > last_seen[:, None] - window
         dots = tl.dot(query, tl.trans(key))
-        value = v_boxes.load(
-            [block * v_rows_per_block + kv_head * v_rows_per_head + offset, kv_head * v_columns_per_head]
-        ).to(DOT_TYPE)
+        value = v_boxes.load(place_of(block, kv_head, offset, v_places)).to(DOT_TYPE)
         # The box may hold slots that are not ours: zero times the NaN that may lie there would be NaN.
         value = tl.where(mine[:, None], value, 0.0)
         acc, running_max, running_sum = take_tile(

@@ -6,20 +6,26 @@ row = block * rows_per_block + head * rows_per_head + offset    column = head * 
 from typing import NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels import launch
+from kernels.sizes import power_of_two
 
 
-class Boxes(NamedTuple):
-    """The matrix, and where in it a block and a head begin."""
+class Places(NamedTuple):
+    """Where in the matrix a block and a head begin."""
 
-    matrix: TensorDescriptor
     rows_per_block: int
     rows_per_head: int
     columns_per_head: int
+
+
+class Boxes(NamedTuple):
+    """The matrix, and the places in it."""
+
+    matrix: TensorDescriptor
+    places: Places
 
 
 def available() -> bool:
@@ -40,7 +46,7 @@ def boxes(cache: Tensor, tile_tokens: int) -> Boxes | None:
     side_by_side = (num_kv_heads - 1) * stride_h + head_dim <= stride_t
     on_16_bytes = all(at % 16 == 0 for at in (cache.data_ptr(), stride_t * cache.itemsize, stride_h * cache.itemsize))
     whole_rows = stride_t > 0 and stride_b % stride_t == 0 and (side_by_side or stride_h % stride_t == 0)
-    a_box_fits = block_size % tile_tokens == 0 and head_dim == triton.next_power_of_2(head_dim)
+    a_box_fits = block_size % tile_tokens == 0 and head_dim == power_of_two(head_dim)
     if not (whole_rows and a_box_fits and on_16_bytes and stride_d == 1 and num_blocks):
         return None
     per_block, per_head = stride_b // stride_t, 0 if side_by_side else stride_h // stride_t
@@ -48,4 +54,4 @@ def boxes(cache: Tensor, tile_tokens: int) -> Boxes | None:
     rows = (num_blocks - 1) * per_block + (num_kv_heads - 1) * per_head + block_size
     columns = (num_kv_heads - 1) * columns_per_head + head_dim
     matrix = TensorDescriptor(cache, [rows, columns], [stride_t, 1], [tile_tokens, head_dim])
-    return Boxes(matrix, per_block, per_head, columns_per_head) if rows < 2**31 else None
+    return Boxes(matrix, Places(per_block, per_head, columns_per_head)) if rows < 2**31 else None

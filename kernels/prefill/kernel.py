@@ -15,6 +15,7 @@ each pair of a query and a key that it sees.
 import triton
 import triton.language as tl
 
+from kernels.bundles import Scale, Table, cache_of_kv_head
 from kernels.prefill.piece import read_rows, share_tiles, write_rows
 from kernels.prefill.slots import attend_slots
 
@@ -23,37 +24,16 @@ from kernels.prefill.slots import attend_slots
 def paged_prefill_kernel(
     out,  # [num_tokens, num_splits, num_heads, head_dim], contiguous
     lse,  # [num_tokens, num_splits, num_heads] float32, contiguous; None when there is one split
-    q,  # [num_tokens, num_heads, head_dim]
-    k_cache,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    v_cache,  # [num_blocks, block_size, num_kv_heads, head_dim]
-    block_tables,  # [num_seqs, max_blocks]
-    pieces,  # [num_pieces, 4] int32, contiguous: `prefill_work.py`
-    k_head_scale,  # [num_kv_heads] float32, or None
-    v_head_scale,  # [num_kv_heads] float32, or None
-    k_slot_scale,  # [num_blocks, block_size, num_kv_heads] float32, or None
-    v_slot_scale,  # [num_blocks, block_size, num_kv_heads] float32, or None
+    q,  # Queries [num_tokens, num_heads, head_dim]
+    k_cache,  # Cache [num_blocks, block_size, num_kv_heads, head_dim], its strides of block and offset constants
+    v_cache,  # Cache, likewise
+    block_tables,  # Table [num_seqs, max_blocks]
+    pieces,  # [num_pieces, 4] int32, contiguous: `work.py`
+    k_scale,  # Scale
+    v_scale,  # Scale
     score_scale,
     softcap_log2e,
     window,
-    stride_qn,
-    stride_qh,
-    stride_qd,
-    stride_kb: tl.constexpr,
-    stride_kt: tl.constexpr,
-    stride_kh,
-    stride_kd,
-    stride_vb: tl.constexpr,
-    stride_vt: tl.constexpr,
-    stride_vh,
-    stride_vd,
-    stride_ts,
-    stride_tb,
-    stride_ksb,
-    stride_kst,
-    stride_ksh,
-    stride_vsb,
-    stride_vst,
-    stride_vsh,
     NUM_HEADS: tl.constexpr,
     HEADS_PER_KV: tl.constexpr,
     HEAD_DIM: tl.constexpr,
@@ -84,36 +64,33 @@ def paged_prefill_kernel(
         first_query,
         num_queries,
         first_head,
-        stride_qn,
-        stride_qh,
-        stride_qd,
         HEADS_PER_KV,
         HEAD_DIM,
         TILE_ROWS,
         TILE_DIM,
     )
-    PLAIN: tl.constexpr = not SOFTCAP and not NARROW_Q and k_head_scale is None and k_slot_scale is None
+    PLAIN: tl.constexpr = not SOFTCAP and not NARROW_Q and k_scale.by_head is None and k_scale.by_slot is None
     if NARROW_Q:
         # q is of a wider range than the dot, float16 for 8-bit caches: set each row's largest number aside.
         largest = tl.max(tl.abs(query.to(tl.float32)), 1)
         query = query.to(tl.float32) / tl.where(largest > 0.0, largest, 1.0)[:, None]
         score_scale = (score_scale * largest)[:, None]
     query = query.to(DOT_TYPE)
-    if k_head_scale is not None:
-        score_scale = score_scale * tl.load(k_head_scale + kv_head)
-    if k_slot_scale is not None:
-        k_slot_scale += kv_head * stride_ksh
-    if v_slot_scale is not None:
-        v_slot_scale += kv_head * stride_vsh
+    if k_scale.by_head is not None:
+        score_scale = score_scale * tl.load(k_scale.by_head + kv_head)
 
     running_max = tl.full([TILE_ROWS], -float("inf"), tl.float32)
     running_sum = tl.full([TILE_ROWS], 0.0, tl.float32)
     acc = tl.full([TILE_ROWS, TILE_DIM], 0.0, tl.float32)
 
     dim = tl.arange(0, TILE_DIM).to(tl.int64)[None, :]
-    table = block_tables + seq * stride_ts
-    keys = k_cache + kv_head * stride_kh + dim * stride_kd
-    values = v_cache + kv_head * stride_vh + dim * stride_vd
+    table = Table(block_tables.start + seq * block_tables.seq, block_tables.seq, block_tables.column)
+    keys = cache_of_kv_head(k_cache, kv_head, TILE_DIM)
+    values = cache_of_kv_head(v_cache, kv_head, TILE_DIM)
+    if k_scale.by_slot is not None:
+        k_scale = Scale(None, k_scale.by_slot + kv_head * k_scale.head, k_scale.block, k_scale.offset, k_scale.head)
+    if v_scale.by_slot is not None:
+        v_scale = Scale(None, v_scale.by_slot + kv_head * v_scale.head, v_scale.block, v_scale.offset, v_scale.head)
     lane = tl.arange(0, TILE_LANES)
     last_seen = first_last + tl.arange(0, TILE_ROWS) // HEADS_PER_KV
 
@@ -136,18 +113,9 @@ def paged_prefill_kernel(
                 table,
                 keys,
                 values,
-                k_slot_scale,
-                v_slot_scale,
+                k_scale,
+                v_scale,
                 dim < HEAD_DIM,
-                stride_tb,
-                stride_kb,
-                stride_kt,
-                stride_vb,
-                stride_vt,
-                stride_ksb,
-                stride_kst,
-                stride_vsb,
-                stride_vst,
                 TILE_TOKENS,
                 BLOCK_SIZE,
                 TILE_DIM != HEAD_DIM,
@@ -179,18 +147,9 @@ def paged_prefill_kernel(
             table,
             keys,
             values,
-            k_slot_scale,
-            v_slot_scale,
+            k_scale,
+            v_scale,
             dim < HEAD_DIM,
-            stride_tb,
-            stride_kb,
-            stride_kt,
-            stride_vb,
-            stride_vt,
-            stride_ksb,
-            stride_kst,
-            stride_vsb,
-            stride_vst,
             TILE_TOKENS,
             BLOCK_SIZE,
             TILE_DIM != HEAD_DIM,
@@ -198,8 +157,8 @@ def paged_prefill_kernel(
             PLAIN,
             MASKED=True,
         )
-    if v_head_scale is not None:
-        acc = acc * tl.load(v_head_scale + kv_head)
+    if v_scale.by_head is not None:
+        acc = acc * tl.load(v_scale.by_head + kv_head)
     write_rows(
         out,
         lse,

@@ -4,20 +4,24 @@ The kernels are in `prefill_kernel.py` and `prefill_descriptor_kernel.py`; what 
 it listed (`prefill_work.py`) and launches it, and where several programs share a piece, `combine_splits.py` after it.
 """
 
+import functools
 import math
 
 import torch
+import triton.language as tl
 from torch import Tensor
 
 from kernels import launch
+from kernels.bundles import Cache, Queries, Table, scale_bundle
 from kernels.checks import arguments, attention, options
 from kernels.decode.combine_splits import combine_splits
-from kernels.decode.launch_decode import NO_WINDOW, TRITON_TYPE, by_head_or_slot, out_dtype, padded, slot_strides
+from kernels.decode.launch_decode import NO_WINDOW, TRITON_TYPE, out_dtype
 from kernels.prefill import descriptors
 from kernels.prefill import plan as prefill_plan
 from kernels.prefill.descriptor_kernel import paged_prefill_descriptor_kernel
 from kernels.prefill.kernel import paged_prefill_kernel
 from kernels.prefill.work import list_pieces
+from kernels.sizes import padded
 
 
 def paged_prefill(
@@ -101,40 +105,34 @@ def paged_prefill(
     by_box = plain and descriptors.available()
     bends = (score_scale, (softcap or 0.0) * math.log2(math.e), window or NO_WINDOW)
     boxes = [descriptors.boxes(cache, plan.tile_tokens) if by_box else None for cache in (k_cache, v_cache)]
+    table = Table(block_tables, *block_tables.stride())
     with launch.launching(q):
         if boxes[0] is not None and boxes[1] is not None:
             paged_prefill_descriptor_kernel[grid](
                 partial,
                 lse,
-                q,
+                Queries(q, *q.stride()),
                 boxes[0].matrix,
                 boxes[1].matrix,
-                block_tables,
+                boxes[0].places,
+                boxes[1].places,
+                table,
                 pieces,
                 *bends,
-                *q.stride(),
-                *boxes[0][1:],
-                *boxes[1][1:],
-                *block_tables.stride(),
                 **common,
             )
         else:
             paged_prefill_kernel[grid](
                 partial,
                 lse,
-                q,
-                k_cache,
-                v_cache,
-                block_tables,
+                Queries(q, *q.stride()),
+                constant_strides(k_cache),
+                constant_strides(v_cache),
+                table,
                 pieces,
-                *by_head_or_slot(k_scale, v_scale),
+                scale_bundle(k_scale),
+                scale_bundle(v_scale),
                 *bends,
-                *q.stride(),
-                *k_cache.stride(),
-                *v_cache.stride(),
-                *block_tables.stride(),
-                *slot_strides(k_scale),
-                *slot_strides(v_scale),
                 TILE_DIM=tile_dim,
                 TILE_LANES=padded(plan.tile_tokens),
                 NARROW_Q=dot_dtype != out_dtype(q),
@@ -144,3 +142,13 @@ def paged_prefill(
     if lse is not None:
         combine_splits(out, partial, lse)
     return out.to(q.dtype)
+
+
+def constant_strides(cache: Tensor) -> Cache:
+    """Bundle a cache whose strides of block and offset are compiled in: addresses then cost fewer instructions."""
+    block, offset, head, dim = cache.stride()
+    return Cache(cache, constant(block), constant(offset), head, dim)
+
+
+# Triton looks a launch up by its constants: one object a number is found sooner than a new one a launch.
+constant = functools.lru_cache(maxsize=1024)(tl.constexpr)

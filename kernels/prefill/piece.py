@@ -41,13 +41,10 @@ def share_tiles(
 
 @triton.jit
 def read_rows(
-    q,  # [num_tokens, num_heads, head_dim]
+    q,  # Queries [num_tokens, num_heads, head_dim]
     first_query,
     num_queries,
     first_head,
-    stride_qn,
-    stride_qh,
-    stride_qd,
     HEADS_PER_KV: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     TILE_ROWS: tl.constexpr,
@@ -60,8 +57,8 @@ def read_rows(
     head = first_head + row % HEADS_PER_KV
     dim = tl.arange(0, TILE_DIM)[None, :]
     real = (row < num_queries * HEADS_PER_KV)[:, None] & (dim < HEAD_DIM)
-    at = (token * stride_qn + head * stride_qh)[:, None] + dim.to(tl.int64) * stride_qd
-    return tl.load(q + at, mask=real, other=0.0)
+    at = (token * q.token + head * q.head)[:, None] + dim.to(tl.int64) * q.dim
+    return tl.load(q.start + at, mask=real, other=0.0)
 
 
 @triton.jit

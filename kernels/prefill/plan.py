@@ -6,7 +6,7 @@ another. So tiles and splits come from the number of tokens and sequences and th
 
 from typing import NamedTuple
 
-from kernels.limits import MOST_SPLITS, SHORTEST_DOT
+from kernels.sizes import MOST_SPLITS, SHORTEST_DOT
 
 # What a multiprocessor's memory holds of queries, and of a tile of keys; and the accumulator of four warps' registers.
 QUERY_BYTES, TILE_BYTES, ACCUMULATOR = 128 * 256 * 2, 128 * 128 * 2, 64 * 256

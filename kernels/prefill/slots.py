@@ -22,21 +22,12 @@ def attend_slots(
     lane,  # [TILE_LANES]
     mine,  # [TILE_LANES] whether any query of the piece sees the token; not looked at unless MASKED
     seen,  # [TILE_ROWS, TILE_LANES] which query sees which token; not looked at unless MASKED
-    table,
-    keys,
-    values,
-    k_scale,
-    v_scale,
-    real_dim,
-    stride_tb,
-    stride_kb: tl.constexpr,
-    stride_kt: tl.constexpr,
-    stride_vb: tl.constexpr,
-    stride_vt: tl.constexpr,
-    stride_ksb,
-    stride_kst,
-    stride_vsb,
-    stride_vst,
+    table,  # Table that starts at this sequence's row
+    keys,  # Cache of this KV head: it starts at [1, TILE_DIM] pointers
+    values,  # Cache of this KV head, likewise
+    k_scale,  # Scale of this KV head
+    v_scale,  # Scale of this KV head
+    real_dim,  # [1, TILE_DIM]
     TILE_TOKENS: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     PADDED: tl.constexpr,
@@ -52,16 +43,20 @@ def attend_slots(
         column, offset = token // BLOCK_SIZE, token % BLOCK_SIZE
     offset = offset.to(tl.int64)
     # A lane without a token of ours reads no table entry: the row may end here, or hold anything.
-    block = load(table + column.to(tl.int64) * stride_tb, mine, MASKED).to(tl.int64)
+    block = load(table.start + column.to(tl.int64) * table.column, mine, MASKED).to(tl.int64)
     # Neither K nor V is read from a slot that is not ours: zero times the NaN that may lie there would be NaN.
     real = mine[:, None] & real_dim
-    key = load(keys + (offset * stride_kt)[:, None] + (block * stride_kb)[:, None], real, MASKED or PADDED)
-    if k_scale is not None:
-        k_scale = load(k_scale + block * stride_ksb + offset * stride_kst, mine, MASKED)
-    if v_scale is not None:
-        v_scale = load(v_scale + block * stride_vsb + offset * stride_vst, mine, MASKED)
+    at = (offset * keys.offset)[:, None] + (block * keys.block)[:, None]
+    key = load(keys.start + at, real, MASKED or PADDED)
+    by_key, by_value = k_scale.by_slot, v_scale.by_slot
+    if by_key is not None:
+        by_key = load(by_key + block * k_scale.block + offset * k_scale.offset, mine, MASKED)
+    if by_value is not None:
+        by_value = load(by_value + block * v_scale.block + offset * v_scale.offset, mine, MASKED)
     dots = tl.dot(query, tl.trans(key.to(query.dtype)), input_precision="ieee")
-    value = load(values + (offset * stride_vt)[:, None] + (block * stride_vb)[:, None], real, MASKED or PADDED)
+    value = load(
+        values.start + (offset * values.offset)[:, None] + (block * values.block)[:, None], real, MASKED or PADDED
+    )
     return take_tile(
         acc,
         running_max,
@@ -71,8 +66,8 @@ def attend_slots(
         score_scale,
         softcap_log2e,
         seen,
-        k_scale,
-        v_scale,
+        by_key,
+        by_value,
         SOFTCAP,
         PLAIN,
         MASKED,

@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels import launch
+from kernels.sizes import cdiv, power_of_two
 
 
 @triton.jit
@@ -83,10 +84,10 @@ def list_pieces(seq_lens: Tensor, query_start_loc: Tensor, num_tokens: int, piec
     # A sequence has at most one piece that is not full.
     num_pieces = min(num_tokens, num_tokens // piece + num_seqs + 1)
     pieces = torch.empty((num_pieces, 4), dtype=torch.int32, device=seq_lens.device)
-    most = triton.cdiv(num_tokens, piece)
-    tile_pieces = min(64, triton.next_power_of_2(most))
+    most = cdiv(num_tokens, piece)
+    tile_pieces = min(64, power_of_two(most))
     with launch.launching(seq_lens):
-        list_pieces_kernel[num_seqs + 1, triton.cdiv(most, tile_pieces)](
+        list_pieces_kernel[num_seqs + 1, cdiv(most, tile_pieces)](
             pieces,
             seq_lens,
             query_start_loc,
@@ -95,6 +96,6 @@ def list_pieces(seq_lens: Tensor, query_start_loc: Tensor, num_tokens: int, piec
             num_tokens,
             PIECE=piece,
             TILE_PIECES=tile_pieces,
-            TILE_SEQS=min(64, triton.next_power_of_2(num_seqs + 1)),
+            TILE_SEQS=min(64, power_of_two(num_seqs + 1)),
         )
     return pieces

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from kernels.checks import attention, options
-from kernels.limits import MOST_SPLITS, SHORTEST_DOT
 from kernels.reference.eight_bits import dequantized
+from kernels.sizes import MOST_SPLITS, padded
 
 
 class Lens(NamedTuple):
@@ -44,7 +44,7 @@ def unwritten(q: Tensor, k_cache: Tensor, block_tables: Tensor, num_splits: int,
     """Return a lens of these shapes in which nothing has been written yet: -1 and NaN, outputs and all."""
     num_seqs, num_heads, head_dim = q.shape
     _, block_size, num_kv_heads, _ = k_cache.shape
-    lanes = max(SHORTEST_DOT, 1 << (block_size - 1).bit_length())
+    lanes = padded(block_size)
     max_turns = -(-block_tables.shape[1] // num_splits)
 
     def minus_ones(*shape: int) -> Tensor:

@@ -10,13 +10,13 @@ from tests.test_imports import PROJECT, imported
 KERNELS = PROJECT / "kernels"
 
 # What the files of a folder may import of `kernels`, beside the files of their own folder. A name without a folder is
-# a file at the top: launch.py, limits.py.
+# a file at the top: launch.py, sizes.py, bundles.py.
 WALLS = {
     "checks": {"launch"},
-    "reference": {"checks", "limits"},
-    "decode": {"reference", "checks", "launch", "limits"},
-    "prefill": {"decode", "checks", "launch", "limits"},
-    "moves": {"reference", "checks", "launch"},
+    "reference": {"checks", "sizes"},
+    "decode": {"reference", "checks", "launch", "sizes", "bundles"},
+    "prefill": {"decode", "checks", "launch", "sizes", "bundles"},
+    "moves": {"reference", "checks", "launch", "sizes"},
 }
 
 
@@ -54,7 +54,7 @@ def test_files_import_in_no_circle():
 
 
 def test_top_files_know_no_folder():
-    """`launch.py` and `limits.py` are the ground; only the package's own `__init__.py` gathers what is above them."""
+    """Only the package's own `__init__.py` gathers what lies above the files at the top."""
     top = [name for name, path in FILES.items() if name and path.parent == KERNELS]
     assert top
     assert {name: known(FILES[name]) for name in top} == {name: set() for name in top}

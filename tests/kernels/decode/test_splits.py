@@ -9,7 +9,7 @@ import torch
 import kernels
 from kernels import launch
 from kernels.decode import plan as decode_plan
-from kernels.limits import MOST_SPLITS
+from kernels.sizes import MOST_SPLITS
 from tests.kernel_cases import DTYPES, NAN, Shape, assert_near, ids, make_batch, on_gpu
 
 pytestmark = pytest.mark.skipif(not launch.USES_TRITON, reason="needs Triton")
