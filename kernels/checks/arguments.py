@@ -1,7 +1,7 @@
 """What every call refuses: a ValueError that names the call, the value and what would be right.
 
-What single calls refuse besides is in `attention.py`, `options.py` and `check_moves.py`. Values inside a
-tensor (block ids, lengths, slots) are checked on the CPU only: reading them from a GPU would stop it.
+What single calls refuse besides is in `attention.py`, `options.py` and `moves.py`. Values inside a tensor (block ids,
+lengths, slots) are checked on the CPU only: reading them from a GPU would make the CPU wait for it.
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
     out = softmax(q K^T * scale) V, token t of a sequence lying in block block_table[t // block_size] at t % block_size
 
 computed tile after tile with a running maximum m, a running sum l and an accumulator (FlashAttention's online softmax,
-`attend_tile.py`). Where there are too few sequences to keep a GPU busy, several programs split one sequence between
+`tile.py`). Where there are too few sequences to keep a GPU busy, several programs split one sequence between
 them and `combine_splits.py` joins what they found.
 Bytes moved per cached token: 2 (K and V) * num_kv_heads * head_dim * size of an element, each read once, whatever the
 number of query heads. At one flop per byte or so, that memory traffic is the whole cost.
@@ -24,7 +24,7 @@ from kernels.decode.tile import attend_tile
 def paged_decode_kernel(
     out,  # [num_seqs, num_splits, num_heads, head_dim], contiguous
     lse,  # [num_seqs, num_splits, num_heads] float32, contiguous; None when there is one split
-    lens,  # Lens, whose turns are to be written; None in production, and then nothing of it is compiled
+    lens,  # Lens: buffers for what each turn held; None in production, and then no code of it is compiled
     max_turns,  # of the lens; None without one
     q,  # Queries [num_seqs, num_heads, head_dim]
     k_cache,  # Cache [num_blocks, block_size, num_kv_heads, head_dim]

@@ -1,6 +1,6 @@
 """Attention from one new token per sequence to the keys and values that its block table points at.
 
-The kernel is in `decode_kernel.py`; what is here chooses how to cut the work, launches it (`decode_launch.py`), and
+The kernel is in `kernel.py`; what is here chooses how to cut the work, launches it (`launch_decode.py`), and
 where several programs share a sequence, `combine_splits.py` after it.
 """
 

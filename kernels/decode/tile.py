@@ -2,9 +2,8 @@
 
     m' = max(m, score)    l' = l * 2^(m - m') + sum 2^(score - m')    acc' = acc * 2^(m - m') + 2^(score - m') V
 
-The kernels that attend call it in their loops; everything a tile needs to know of its sequence comes as pointers. It
-also returns the block ids that it loaded from and the masked scores, for whoever wants to see them (`report_turn.py`);
-a kernel that does not look at them is compiled without a trace of that.
+The decode kernel calls it in its loops. It also returns the block ids that it loaded from and the masked scores, which
+`report_turn.py` writes for a lens; in a kernel that does not use them, the compiler removes them.
 """
 
 # Triton kernels are untyped by nature; the launchers are not.

@@ -1,8 +1,8 @@
 """The kernel of `paged_prefill` where a tile of tokens lies inside one block: the GPU's copy engine fetches it whole.
 
-As `prefill_kernel.py`, but a tile of K or V is one box of a tensor descriptor (TMA): its tokens lie side by side, so
-that one thread asks for all of it and none works out addresses. The caches are seen as a matrix whose rows are
-`stride of a token` long; block, offset and head of a tile give its row and column.
+As `kernel.py`, but a tile of K or V is one box of a tensor descriptor (TMA): its tokens lie side by side, so
+that one thread asks for all of it, and no thread computes addresses. The kernel sees a cache as a matrix: a row is as
+long as the stride of a token; block, offset and head of a tile give its row and column.
 """
 
 # Triton kernels are untyped by nature; the launchers are not.

@@ -1,7 +1,7 @@
 """Attention of many new tokens at once to the keys and values that the block tables point at.
 
-The kernels are in `prefill_kernel.py` and `prefill_descriptor_kernel.py`; what is here chooses how to cut the work, has
-it listed (`prefill_work.py`) and launches it, and where several programs share a piece, `combine_splits.py` after it.
+The kernels are in `kernel.py` and `descriptor_kernel.py`; what is here chooses how to cut the work, has
+it listed (`work.py`) and launches it, and where several programs share a piece, `combine_splits.py` after it.
 """
 
 import functools

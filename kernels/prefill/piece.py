@@ -1,6 +1,6 @@
 """What both prefill kernels do around their tiles: read the piece, share out its tiles, write what was found.
 
-A piece is a row of the work list (`prefill_work.py`): a sequence, its next few queries, and the last key that the first
+A piece is a row of the work list (`work.py`): a sequence, its next few queries, and the last key that the first
 of them sees.
 """
 

@@ -1,4 +1,4 @@
-"""One tile of `prefill_kernel.py`: fetch keys and values slot by slot, wherever their blocks lie, and take them in."""
+"""One tile of `kernel.py`: fetch keys and values slot by slot, wherever their blocks lie, and take them in."""
 
 # Triton kernels are untyped by nature; the launchers are not.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators

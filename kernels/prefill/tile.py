@@ -2,7 +2,7 @@
 
     m' = max(m, score)    l' = l * 2^(m - m') + sum 2^(score - m')    acc' = acc * 2^(m - m') + 2^(score - m') V
 
-Unlike a decode step's (`attend_tile.py`), a row may see no token of a tile: causal masks and windows hide whole tiles
+Unlike a decode step's (`decode/tile.py`), a row may see no token of a tile: causal masks and windows hide whole tiles
 from some queries. And where nothing bends the scores they are scaled inside the exponent, an instruction a score less.
 """
 

@@ -1,4 +1,4 @@
-"""What `paged_prefill` means, in plain torch: many queries of a sequence instead of one, else as in `reference.py`."""
+"""What `paged_prefill` means, in plain torch: many queries of a sequence instead of one, else as in `decode.py`."""
 
 import torch
 from torch import Tensor

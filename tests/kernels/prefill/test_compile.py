@@ -31,7 +31,7 @@ def compile_all():
     llama = {"NUM_HEADS": 32, "HEADS_PER_KV": 4, "HEAD_DIM": 128, "lse": None, "SOFTCAP": False, "WINDOW": False}
     tile = {"TILE_ROWS": 128, "TILE_DIM": 128, "TILE_TOKENS": 128, "TILE_LANES": 128, "MASK_ALL": False}
     fast = {**llama, **tile, "BLOCK_SIZE": 16, "DOT_TYPE": tl.bfloat16, "NARROW_Q": False}
-    narrow = {**fast, "TILE_ROWS": 64, "TILE_TOKENS": 64, "TILE_LANES": 64, "DOT_TYPE": tl.float16, "NARROW_Q": True}
+    narrow = {**fast, "TILE_ROWS": 32, "TILE_TOKENS": 32, "TILE_LANES": 32, "DOT_TYPE": tl.float16, "NARROW_Q": True}
     odd = {"NUM_HEADS": 34, "HEADS_PER_KV": 17, "HEAD_DIM": 5, "SOFTCAP": True, "WINDOW": True, "MASK_ALL": True}
     odd |= {"BLOCK_SIZE": 3, "TILE_ROWS": 32, "TILE_DIM": 16, "TILE_TOKENS": 3, "TILE_LANES": 16, "NARROW_Q": False}
     prefill("plain", "bf16", "i32", fast, "bf16", (16384, 1024), none, none)

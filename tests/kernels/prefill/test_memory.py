@@ -17,7 +17,7 @@ def test_slots_of_others_never_reach_the_output(poison):
     prefill.check(tokens_per_tile=4)
 
 
-@pytest.mark.parametrize("padding", [-1, 2**31 - 1, 0], ids=["minus one", "huge", "stale"])
+@pytest.mark.parametrize("padding", [2**31 - 1, 0], ids=["huge", "stale"])
 def test_entries_past_the_last_block_are_never_followed(padding):
     make_prefill(Shape(lens=(4, 9, 0), kv_heads=1), (4, 1, 0), padding=padding, spare_columns=2).check()
 

@@ -30,22 +30,29 @@ def test_window_of_any_length_equals_dense_attention(tokens_per_tile):
 def test_window_leaves_whole_tiles_between_its_edge_and_the_diagonal(monkeypatch):
     cut(monkeypatch, tile_tokens=16, tile_rows=16)
     prefill = make_prefill(Shape(lens=(120,), kv_heads=1, block_size=16), (9,))
-    for window in (15, 16, 17, 40, 64, 65, 120):
+    for window in (15, 16, 17, 64, 120):
         prefill.check(window=window)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_softcap_bends_scores_before_the_mask(dtype):
+def test_softcap_bends_scores_before_the_mask():
     """Bent after the mask, -inf would become -softcap, and hidden tokens would take part."""
-    prefill = make_prefill(Shape(lens=(5, 18), kv_heads=1, dtype=dtype), (5, 2))
+    prefill = make_prefill(Shape(lens=(5, 18), kv_heads=1), (5, 2))
     for softcap in (0.5, 30.0):
         prefill.check(softcap=softcap)
     prefill.check(softcap=1e-3, scale=1e6, tokens_per_tile=4)
     assert_near(prefill.run_reference(softcap=0.5), prefill.dense(softcap=0.5))
 
 
-@pytest.mark.parametrize(("per", "dtype"), [("head", torch.float16), ("slot", torch.float32), ("slot", torch.bfloat16)])
-@pytest.mark.parametrize("eight_bits", EIGHT_BITS, ids=str)
+@pytest.mark.parametrize(
+    ("eight_bits", "per", "dtype"),
+    [
+        (torch.int8, "head", torch.float16),
+        (torch.int8, "slot", torch.bfloat16),
+        (torch.float8_e4m3fn, "slot", torch.float32),
+        (torch.float8_e5m2, "head", torch.bfloat16),
+    ],
+    ids=str,
+)
 def test_eight_bit_caches_mean_what_is_stored_times_its_scale(eight_bits, per, dtype):
     prefill = make_prefill(Shape(lens=(5, 80), kv_heads=1, dtype=dtype), (5, 2))
     scales = quantize(prefill.batch, eight_bits, per)

@@ -86,7 +86,7 @@ def test_tables_lengths_and_starts_are_int32_or_int64(index_dtype):
 
 
 def test_scale_is_the_callers_even_when_negative_or_huge():
-    prefill = make_prefill(Shape(lens=(100,), kv_heads=1), (3,))
+    prefill = make_prefill(Shape(lens=(40,), kv_heads=1), (3,))
     for scale in (0.0, 1.5, -1.5, 1000.0):
         prefill.check(scale=scale)
 
