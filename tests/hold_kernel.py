@@ -7,7 +7,7 @@ from triton.language.extra.cuda import globaltimer
 
 @triton.jit
 def hold_kernel(
-    flags,  # [2] int32 in pinned host memory: the first: 1 releases the stream; the second: 1 says that time ran out before
+    flags,  # [2] int32 in pinned host memory: a 1 in the first releases; a 1 in the second says that time ran out
     longest,  # nanoseconds
 ):
     ends = globaltimer() + longest

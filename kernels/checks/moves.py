@@ -59,7 +59,7 @@ def blocks(call: str, name: str, ids: Blocks, beside: Tensor) -> Tensor:
     outside = listed[(listed < 0) | (listed >= len(beside))]
     if len(outside):
         raise ValueError(f"{call}: {name} names blocks {outside.tolist()}; the cache has blocks 0 to {len(beside) - 1}")
-    # From pinned memory, or the copy would make the CPU wait for all that its stream has still to do.
+    # From pinned memory the copy does not make the CPU wait for the work that its stream still has to do.
     return listed.pin_memory().to(beside.device, non_blocking=True) if beside.is_cuda else listed.contiguous()
 
 

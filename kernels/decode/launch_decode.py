@@ -20,7 +20,7 @@ NO_WINDOW = 2**31 - 1
 
 
 def out_dtype(q: Tensor) -> torch.dtype:
-    """Say what the kernel computes its output in: the interpreter's bfloat16 is not to be trusted, so float32 there."""
+    """Say what the kernel computes its output in: float32 for the interpreter, whose bfloat16 is wrong."""
     return torch.float32 if launch.INTERPRETED else q.dtype
 
 
@@ -51,7 +51,7 @@ def launch_decode(
     num_seqs, num_heads, head_dim = q.shape
     _, block_size, num_kv_heads, _ = k_cache.shape
     narrow = k_cache.dtype in arguments.EIGHT_BITS
-    # Nor is the interpreter's float8: torch widens 8-bit caches for it.
+    # The interpreter's float8 is wrong too, so torch widens 8-bit caches for it.
     if launch.INTERPRETED and narrow:
         k_cache, v_cache = k_cache.float(), v_cache.float()
     # float8 turns into float16 in one instruction, into bfloat16 in several.

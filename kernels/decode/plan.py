@@ -22,9 +22,9 @@ class Plan(NamedTuple):
     num_stages: int
 
 
-# Turns of the loop that starting a program and joining its split cost, about.
+# Starting a program and joining its split take about as long as so many turns of the loop.
 START_TURNS = 6
-# Splits write and read partial results, so they must promise this much more.
+# Splits write and read partial results, so they must save at least this much time.
 WORTH_SPLITTING = 1.05
 
 

@@ -150,5 +150,5 @@ def constant_strides(cache: Tensor) -> Cache:
     return Cache(cache, constant(block), constant(offset), head, dim)
 
 
-# Triton looks a launch up by its constants: one object a number is found sooner than a new one a launch.
+# Triton finds a compiled kernel by its constants, and faster when a number is always the same object.
 constant = functools.lru_cache(maxsize=1024)(tl.constexpr)

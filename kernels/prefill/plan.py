@@ -48,7 +48,7 @@ def plan(
     """
     queries = -(-num_tokens // max(1, num_seqs))
     most_rows = {1: 64, 2: 128, 4: FLOAT32_ROWS}[element_size]
-    # Tiles of 128 rows stand half empty over short sequences, and their 128 tokens are no box of a block of 64.
+    # Short sequences leave tiles of 128 rows half empty, and a block of 64 does not hold a box of 128 tokens.
     if queries * group < 512 or block_size % 128 == 64:
         most_rows = min(most_rows, 64)
     most_rows = max(SHORTEST_DOT, min(most_rows, QUERY_BYTES // (tile_dim * max(element_size, 2))))

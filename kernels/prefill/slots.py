@@ -36,7 +36,7 @@ def attend_slots(
     MASKED: tl.constexpr,
 ):
     if TILE_TOKENS % BLOCK_SIZE == 0:
-        # Offsets that are those of every tile leave the loop, and with them most of the address arithmetic.
+        # Every tile has the same offsets, so the compiler computes them, and most of the addresses, before the loop.
         column, offset = tile * (TILE_TOKENS // BLOCK_SIZE) + lane // BLOCK_SIZE, lane % BLOCK_SIZE
     else:
         token = tile * TILE_TOKENS + lane

@@ -61,7 +61,7 @@ def list_pieces_kernel(
     tl.store(row + 1, first_query, mask=mine)
     tl.store(row + 2, tl.minimum(stop - first_query, PIECE), mask=mine)
     tl.store(row + 3, cached + number * PIECE, mask=mine)
-    # What the shapes allow and the lengths do not need gets no query, and so no key, from the last sequence's programs.
+    # The shapes may allow more rows than the lengths need: the programs of the last sequence fill them with no query.
     if seq == num_seqs:
         step = TILE_PIECES * tl.num_programs(1)
         for first in range(total + tl.program_id(1) * TILE_PIECES, num_pieces, step):

@@ -28,6 +28,6 @@ def quantized(x: Tensor, dtype: torch.dtype, scale: Tensor | None) -> Tensor:
 def scale_of(x: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the scale [...] under which the largest number of x [..., head_dim] is the dtype's; 1 for zeros."""
     largest = torch.where(x.isnan(), torch.inf, x.float().abs()).amax(-1)
-    # By a tensor: by a number, a GPU would multiply by its reciprocal.
+    # Divided by a tensor: where the divisor is a number, a GPU multiplies by its reciprocal.
     scale = largest / torch.full_like(largest, LARGEST[dtype])
     return torch.where(scale >= torch.finfo(torch.float32).tiny, scale, 1.0)

@@ -110,7 +110,7 @@ def paged_decode_lens(
     _, block_size, num_kv_heads, _ = k_cache.shape
     group = num_heads // num_kv_heads
     scale = head_dim**-0.5 if scale is None else scale
-    # A scale per head is for after the last turn.
+    # A scale per head is applied after the last turn.
     slot_v_scale = None if v_scale is None or v_scale.ndim == 1 else v_scale
     lanes = torch.arange(lens.position.shape[-1], device=q.device)
     for seq, seq_len in enumerate(seq_lens.tolist()):
