@@ -15,6 +15,7 @@ import torch
 
 import kernels
 from benchmarks.contest import Contest
+from kernels.reference import eight_bits
 from pagedviz.measurements import OURS, Row
 from pagedviz.runtime.cache.transfers import Transfers
 
@@ -141,8 +142,8 @@ def stores(rounds: int) -> None:
                 at = slots // block_size, slots % block_size
                 wanted = x
                 if per:
-                    by_head = scale if per == "head" else kernels.reference.scale_of(x, dtype)
-                    wanted = kernels.reference.quantized(x, dtype, by_head.expand(x.shape[:2]))
+                    by_head = scale if per == "head" else eight_bits.scale_of(x, dtype)
+                    wanted = eight_bits.quantized(x, dtype, by_head.expand(x.shape[:2]))
                     if per == "slot":
                         same(scale[at], by_head)
                 same(cache.view(torch.uint8)[at], wanted.view(torch.uint8))

@@ -1,11 +1,11 @@
 """The kernels of PagedAttention, each beside a plain torch twin with the same signature.
 
-Read `reference.py` first: it says what each kernel means. Then, in the order in which a token meets them:
-`store_kv.py`, `paged_decode.py` (whose kernel is `decode_kernel.py`), `paged_prefill.py` (`prefill_kernel.py`, and
-`prefill_descriptor_kernel.py` where tiles fit blocks), `copy_blocks.py`, `gather_blocks.py`; and, apart from them,
-`lens.py`, which lets the decode kernel report each of its turns, and `lazy_rescale.py`, which tries one trick.
-`block_rows.py` is how whole blocks move, `quantize.py` how 8-bit numbers are made. The package knows torch and triton,
-and nothing of pagedviz.
+The first kernel to read is `decode/minimal.py`: some 45 lines, and all that PagedAttention is about. Then
+`reference/decode.py`, which says in plain torch what the kernels that attend compute. Then, in the order in which a
+token meets them: `moves/store_kv.py`, `decode/paged_decode.py` (its kernel is `decode/kernel.py`),
+`prefill/paged_prefill.py`, `moves/copy_blocks.py` and `moves/gather_blocks.py`. Each folder's `__init__.py` says what
+lies in it. `checks/` holds what the calls refuse, `launch.py` which backend this machine has. The package knows torch
+and triton, and nothing of pagedviz.
 """
 
 import os
@@ -26,18 +26,24 @@ from kernels.launch import USES_TRITON, backend_name, device
 from kernels.reference import dense_attention
 
 if USES_TRITON:
-    from kernels.copy_blocks import copy_blocks
-    from kernels.gather_blocks import gather_blocks, scatter_blocks
-    from kernels.lazy_rescale import lazy_rescale
-    from kernels.lens import paged_decode_lens
-    from kernels.paged_decode import paged_decode
-    from kernels.paged_prefill import paged_prefill
-    from kernels.store_kv import store_kv
+    from kernels.decode.lazy_rescale import lazy_rescale
+    from kernels.decode.lens import paged_decode_lens
+    from kernels.decode.paged_decode import paged_decode
+    from kernels.moves.copy_blocks import copy_blocks
+    from kernels.moves.gather_blocks import gather_blocks, scatter_blocks
+    from kernels.moves.store_kv import store_kv
+    from kernels.prefill.paged_prefill import paged_prefill
 else:
-    from kernels.reference import copy_blocks, gather_blocks, paged_decode, scatter_blocks, store_kv
-    from kernels.reference_lazy_rescale import lazy_rescale
-    from kernels.reference_lens import paged_decode_lens
-    from kernels.reference_prefill import paged_prefill
+    from kernels.reference import (
+        copy_blocks,
+        gather_blocks,
+        lazy_rescale,
+        paged_decode,
+        paged_decode_lens,
+        paged_prefill,
+        scatter_blocks,
+        store_kv,
+    )
 
 __all__ = [
     "backend_name",

@@ -1,5 +1,6 @@
 """Which backend this machine has, and the lock that interpreted launches take in turn."""
 
+import functools
 import threading
 from contextlib import AbstractContextManager
 
@@ -59,4 +60,9 @@ def too_much(error: Exception) -> tuple[str, int, int] | None:
 
 def can_overlap(tensor: torch.Tensor) -> bool:
     """Say whether a kernel can start while the one before it ends: compiled, from Hopper (sm_90) on."""
-    return COMPILED and torch.cuda.get_device_capability(tensor.device) >= (9, 0)
+    return COMPILED and _capability(tensor.device) >= (9, 0)
+
+
+@functools.cache
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)

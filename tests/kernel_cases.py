@@ -122,7 +122,7 @@ def make_batch(
     index_dtype: torch.dtype = torch.int64,
     caches: tuple[Tensor, Tensor] | None = None,
 ) -> Batch:
-    """Scatter a batch over shuffled blocks; `poison` fills the K and V slots that nobody owns, `padding` the table."""
+    """Scatter a batch over shuffled blocks; `poison` fills K and V slots that no sequence owns, `padding` the table."""
     blocks_of = [-(-n // shape.block_size) for n in shape.lens]
     num_blocks = sum(blocks_of) + 3
     if caches is None:

@@ -11,7 +11,7 @@ PLAIN_MODULES = {f"pagedviz.{path.stem}" for path in (PROJECT / "pagedviz").glob
 
 # What the files of each folder may import, beside the standard library. A name stands for all that is inside it.
 MAY_IMPORT = {
-    "kernels/*.py": {"kernels", "torch", "triton"},
+    "kernels/**/*.py": {"kernels", "torch", "triton"},
     "pagedviz/engine/*.py": {"pagedviz.engine"},
     "pagedviz/[!_]*.py": {"pagedviz.engine", "numpy", "regex", "pagedviz.runtime.client", *PLAIN_MODULES},
     "pagedviz/__main__.py": {"pagedviz.runtime.running.runner", "pagedviz.runtime.probes", "kernels", *PLAIN_MODULES},

@@ -1,4 +1,4 @@
-"""The kernel that keeps a stream busy until the CPU lets it go."""
+"""The kernel that keeps a stream busy until the CPU releases it."""
 
 import triton
 import triton.language as tl
@@ -7,7 +7,7 @@ from triton.language.extra.cuda import globaltimer
 
 @triton.jit
 def hold_kernel(
-    flags,  # [2] int32 in pinned host memory: 1 lets go; 1 says that nobody did in time
+    flags,  # [2] int32 in pinned host memory: a 1 in the first releases; a 1 in the second says that time ran out
     longest,  # nanoseconds
 ):
     ends = globaltimer() + longest

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-LONGEST = 20  # seconds, after which a stream goes on although nobody let it go
+LONGEST = 20  # seconds, after which a stream goes on although it was not released
 SOON = 0.3  # seconds
 
 

@@ -31,22 +31,22 @@ PHASE_SENTENCES = {
 }
 # How each phase's statement begins, where Triton computes and where the torch twin does.
 TRITON = {
-    "table": ("kernels/attend_tile.py", "block = load(table"),
-    "keys": ("kernels/attend_tile.py", "key = load(keys"),
-    "scores": ("kernels/attend_tile.py", "score = tl.dot(query"),
-    "running": ("kernels/attend_tile.py", "new_max = tl.maximum(running_max"),
-    "values": ("kernels/attend_tile.py", "value = load(values"),
-    "divide": ("kernels/decode_kernel.py", "acc = acc / running_sum"),
-    "join": ("kernels/combine_splits.py", "joined = tl.sum("),
+    "table": ("kernels/decode/tile.py", "block = load(table"),
+    "keys": ("kernels/decode/tile.py", "key = load(keys"),
+    "scores": ("kernels/decode/tile.py", "score = tl.dot(query"),
+    "running": ("kernels/decode/tile.py", "new_max = tl.maximum(running_max"),
+    "values": ("kernels/decode/tile.py", "value = load(values"),
+    "divide": ("kernels/decode/kernel.py", "acc = acc / running_sum"),
+    "join": ("kernels/decode/combine_splits.py", "joined = tl.sum("),
 }
 TWIN = {
-    "table": ("kernels/reference_lens.py", "block = int(block_tables"),
-    "keys": ("kernels/reference_lens.py", "key = dequantized("),
-    "scores": ("kernels/reference_lens.py", "raw = torch.einsum("),
-    "running": ("kernels/reference_lens.py", "new_max = torch.maximum(running_max"),
-    "values": ("kernels/reference_lens.py", "value = dequantized("),
-    "divide": ("kernels/reference_lens.py", "lens.partial[seq, split] = acc /"),
-    "join": ("kernels/reference_lens.py", "lens.out.copy_("),
+    "table": ("kernels/reference/lens.py", "block = int(block_tables"),
+    "keys": ("kernels/reference/lens.py", "key = dequantized("),
+    "scores": ("kernels/reference/lens.py", "raw = torch.einsum("),
+    "running": ("kernels/reference/lens.py", "new_max = torch.maximum(running_max"),
+    "values": ("kernels/reference/lens.py", "value = dequantized("),
+    "divide": ("kernels/reference/lens.py", "lens.partial[seq, split] = acc /"),
+    "join": ("kernels/reference/lens.py", "lens.out.copy_("),
 }
 
 

@@ -1,0 +1,1 @@
+"""What the calls refuse before anything is launched: a ValueError that names the call, the value and what is right."""
