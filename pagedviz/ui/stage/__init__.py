@@ -31,11 +31,12 @@ def javascript() -> str:
     return re.sub(r"^export (?!default)", "", joined, flags=re.MULTILINE)
 
 
-_component = st.components.v2.component(
-    "pagedviz_stage",
-    css="".join((HERE / f"{name}.css").read_text(encoding="utf-8") for name in ("stage", "serving", "lens")),
-    js=javascript(),
-)
+def css() -> str:
+    """All style sheets, the general one first."""
+    return "".join((HERE / f"{name}.css").read_text(encoding="utf-8") for name in ("stage", "serving", "lens"))
+
+
+_component = st.components.v2.component("pagedviz_stage", css=css(), js=javascript())
 
 
 def stage(
