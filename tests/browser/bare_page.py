@@ -26,8 +26,10 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><link rel="icon" 
     grid-template-columns: minmax(0, 27fr) minmax(0, 73fr); gap: 32px; align-items: start; align-content: start }
   @media (max-width: 640px) { .stMain { grid-template-columns: minmax(0, 1fr) } }
 </style>
-<main class="stMain"><div><h2>Copy-on-write</h2><p id="heard">Python heard: None</p><p id="asks">The lens asks: None</p></div>
-<div id="stage"></div></main>
+<main class="stMain">
+  <div><h2>Copy-on-write</h2><p id="heard">Python heard: None</p><p id="asks">The lens asks: None</p></div>
+  <div id="stage"></div>
+</main>
 <script type="module">
   import mount from "/stage.js";
   const [css, given] = await Promise.all(["/stage.css", "/data.json"].map(async (of) => (await fetch(of)).text()));

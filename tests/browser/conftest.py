@@ -11,6 +11,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -26,9 +28,15 @@ Visit = Callable[..., Any]
 Open = Callable[..., Any]
 
 
+@dataclass(frozen=True)
+class Server:
+    url: str
+    pid: int
+
+
 @contextmanager
-def serve(script: Path) -> Iterator[str]:
-    """Run a Streamlit script on a free port until the block ends; gives its address."""
+def serve(script: Path) -> Iterator[Server]:
+    """Run a Streamlit script on a free port until the block ends."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -43,7 +51,7 @@ def serve(script: Path) -> Iterator[str]:
                 break
             except OSError:
                 time.sleep(0.25)
-        yield url
+        yield Server(url, process.pid)
     finally:
         process.terminate()
         process.wait(10)
@@ -61,42 +69,67 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def app() -> Iterator[str]:
-    with serve(PROJECT / "app.py") as url:
-        yield url
+def app() -> Iterator[Server]:
+    with serve(PROJECT / "app.py") as server:
+        yield server
 
 
-@pytest.fixture
-def new_page(browser: Any) -> Iterator[Open]:
-    """A page in a context of its own. At the end no page may have logged an error."""
-    contexts: list[Any] = []
+@contextmanager
+def watched() -> Iterator[Callable[[Any], Any]]:
+    """Gives what watches a page; at the end none of those that it watched may have logged an error, and they close."""
+    pages: list[Any] = []
     errors: list[str] = []
 
-    def open_page(width: int = 1280, height: int = 800, **options: Any) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        contexts.append(context)
-        page = context.new_page()
+    def watch(page: Any) -> Any:
+        pages.append(page)
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
         return page
 
-    yield open_page
-    for context in contexts:
-        context.close()
+    yield watch
+    for page in pages:
+        page.close()
     assert errors == []
 
 
 @pytest.fixture
-def visit(app: str, new_page: Open) -> Visit:
-    """Open a place of the app in a session of its own."""
+def new_page(browser: Any) -> Iterator[Open]:
+    """A page in a context of its own."""
+    contexts: list[Any] = []
 
-    def open_place(place: str = "", **options: Any) -> Any:
-        page = new_page(height=900, **options)
-        page.goto(f"{app}/?{place}" if place else app)
-        page.locator(f"{STAGE}[data-step]").wait_for(timeout=30_000)
-        return page
+    def open_page(width: int = 1280, height: int = 800, **options: Any) -> Any:
+        contexts.append(browser.new_context(viewport={"width": width, "height": height}, **options))
+        return watch(contexts[-1].new_page())
 
-    return open_place
+    with watched() as watch:
+        yield open_page
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="session")
+def contexts(browser: Any) -> Callable[[str], Any]:
+    """The contexts in which the app is visited, by colour scheme: pages of one share what they have loaded."""
+
+    @cache
+    def context(scheme: str) -> Any:
+        return browser.new_context(color_scheme=scheme, viewport={"width": 1280, "height": 900})
+
+    return context
+
+
+def go_to(page: Any, app: Server, place: str = "", landmark: str = f"{STAGE}[data-step]") -> Any:
+    """Go to a place of the app, and wait until its landmark is there."""
+    page.goto(f"{app.url}/?{place}")
+    page.locator(landmark).first.wait_for(timeout=30_000)
+    return page
+
+
+@pytest.fixture
+def visit(app: Server, contexts: Callable[[str], Any]) -> Iterator[Visit]:
+    """Open a place of the app in a session of its own, which Streamlit gives to each page."""
+    with watched() as watch:
+        yield lambda place="", scheme="light", **more: go_to(watch(contexts(scheme).new_page()), app, place, **more)
 
 
 @pytest.fixture
@@ -113,18 +146,18 @@ def show(new_page: Open) -> Open:
 
 
 @pytest.fixture(scope="session")
-def demo() -> Iterator[str]:
-    with serve(Path(__file__).with_name("stage_demo.py")) as url:
-        yield url
+def demo() -> Iterator[Server]:
+    with serve(Path(__file__).with_name("stage_demo.py")) as server:
+        yield server
 
 
 @pytest.fixture
-def show_in_streamlit(demo: str, new_page: Open) -> Open:
+def show_in_streamlit(demo: Server, new_page: Open) -> Open:
     """Open one case of the stage on a page of Streamlit's, which runs again whenever the stage tells something."""
 
     def open_case(case: str, step: int = 0, theme: str = "light", **options: Any) -> Any:
         page = new_page(**options)
-        page.goto(f"{demo}/?case={case}&step={step}&embed=true&embed_options={theme}_theme")
+        page.goto(f"{demo.url}/?case={case}&step={step}&embed=true&embed_options={theme}_theme")
         page.locator(f"{STAGE}[data-step]").first.wait_for(timeout=30_000)
         return page
 
