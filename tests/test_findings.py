@@ -17,6 +17,8 @@ from pagedviz.runtime.runner import Runner  # noqa: E402
 from pagedviz.scenario import Add, Append, CacheConfig, EngineSteps, Free, Scenario, Submit  # noqa: E402
 from tests import measurement_cases as made  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 CACHE = CacheConfig(num_blocks=9, profile="vllm-v1", host_blocks=0, scatter=True)
 OPS = (Add("A", tuple("abcdefghi")), Append("A", ("j",)), Add("C", tuple("abcdxy")))
 

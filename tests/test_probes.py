@@ -17,6 +17,8 @@ from pagedviz.runtime.runner import Runner
 from pagedviz.scenario import Add, Append, Fork, Free, Spill
 from tests.runner_cases import TINY, Played, same_bits
 
+pytestmark = pytest.mark.slow
+
 CACHE = replace(TINY, num_blocks=16)
 WORDS = tuple("abcdefghijk")
 OPS = (Add("A", WORDS), Add("B", tuple("xy")), Append("A", ("z",)), Spill("B"))

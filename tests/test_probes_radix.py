@@ -9,6 +9,8 @@ from pagedviz.runtime.runner import Runner
 from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free
 from tests.runner_cases import TINY
 
+pytestmark = pytest.mark.slow
+
 CACHE = replace(TINY, num_blocks=8, block_size=2, profile="vllm-v1", prefix_caching=True)  # 7 blocks, 14 slots
 OPS = (Add("A", tuple("abcde")), Add("B", tuple("abcxyz")), Append("A", tuple("f")), Free("A"))
 

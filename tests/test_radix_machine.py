@@ -188,5 +188,5 @@ class RadixMachine(RuleBasedStateMachine):
         assert list(self.tree.snapshot().nodes) == [ROOT]
 
 
-RadixMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+RadixMachine.TestCase.settings = settings(max_examples=70, stateful_step_count=50, deadline=None)
 TestRadixMachine = RadixMachine.TestCase

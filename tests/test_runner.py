@@ -19,6 +19,8 @@ from tests.engine_cases import EXAMPLE
 from tests.model_cases import dense
 from tests.runner_cases import TINY, Played, on_attention, one_by_one, same_bits
 
+pytestmark = pytest.mark.slow
+
 ABC = ("a", "b", "c")
 
 

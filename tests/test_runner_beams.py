@@ -12,6 +12,8 @@ from pagedviz.vocabulary import VOCABULARY
 from tests.model_cases import dense
 from tests.runner_cases import TINY, Played
 
+pytestmark = pytest.mark.slow
+
 CACHE = replace(TINY, num_blocks=24, fork=True)
 PROMPT = ("a", "b", "c")
 

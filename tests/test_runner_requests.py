@@ -7,6 +7,8 @@ from pagedviz.runtime.kv_log import TOLERANCE
 from pagedviz.scenario import Abort, CacheConfig, EngineSteps, Submit
 from tests.runner_cases import Played
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"block_size": 2, "num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "head_dim": 4}
 
 

@@ -21,6 +21,8 @@ from pagedviz.scenario import Add, Append, CacheConfig, Fork, Free, Generate, Op
 from pagedviz.trace import Check, Step
 from tests.runner_cases import TINY, Played, one_by_one
 
+pytestmark = pytest.mark.slow
+
 LONG = one_by_one("A", ["w"] * 14)  # many steps
 OPS = (Add("A", ("a", "b", 7)), Fork("A", "B"), Append("B", ("x",)), Generate("A", 2), Spill("A"), Reload("A"))
 
