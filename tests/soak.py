@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.test_engine_machine import CacheMachine, CachingMachine
+from tests.test_radix_machine import RadixMachine
 from tests.test_scheduler_machine import SchedulerMachine
 from tests.test_server_machine import ServerMachine, TieredMachine
 from tests.test_tier_machine import TierMachine
@@ -20,9 +21,10 @@ SHARES = {
     SchedulerMachine: 0.2,
     ServerMachine: 0.3,
     TieredMachine: 0.2,
-    CachingMachine: 0.2,
+    CachingMachine: 0.15,
     CacheMachine: 0.05,
     TierMachine: 0.05,
+    RadixMachine: 0.05,
 }
 
 
