@@ -8,7 +8,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-TOGETHER := -n auto --maxprocesses 8 --dist loadfile
+# The browser tests come first: they are the longest files, and most of what they take is waiting.
+TOGETHER := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 .PHONY: run test quick soak check bench bench-engine clean
 

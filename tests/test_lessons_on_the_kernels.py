@@ -4,6 +4,7 @@ What single lessons claim of the kernels' answers stands here too, so that they 
 """
 
 import functools
+import itertools
 
 import pytest
 
@@ -20,10 +21,15 @@ EVERY = [pytest.param(name, marks=[] if name == QUICK else pytest.mark.slow) for
 
 @functools.cache
 def on_the_kernels(name, seed):
-    """The checks of a lesson's steps, and what the kernels answer to each of its probes."""
+    """The checks of a lesson's steps, and what the kernels answer to each of its probes.
+
+    With the lesson's own seed of all steps, with another up to the last probe.
+    """
     loaded = lesson.load(name, seed)
     runner = Runner(loaded.scenario.cache, loaded.scenario.seed)
-    checks = [check for op in loaded.scenario.ops for _, check in runner.perform(op)]
+    last = None if seed is None else max(index for index, _ in loaded.probes())
+    computed = (check for op in loaded.scenario.ops for _, check in runner.perform(op))
+    checks = list(itertools.islice(computed, last))
     found = {(index, asked): runner.ask(asked, index) for index, asked in loaded.probes()}
     assert not [answer for answer in found.values() if "refused" in answer]
     return checks, found

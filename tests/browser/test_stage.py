@@ -639,6 +639,7 @@ def test_two_thousand_steps_have_a_window_of_ticks(show: Open) -> None:
 
 @pytest.mark.parametrize("case", ["lesson", "long", "big"])
 def test_step_to_drawn_is_measured(show: Open, case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Printed where no other process runs tests beside it: `pytest tests/browser -k measured`."""
     page = show(case)
     page.locator(STAGE).evaluate("""root => {
       window.times = [];
