@@ -61,7 +61,7 @@ def serve(script: Path) -> Iterator[Server]:
 def browser() -> Iterator[Any]:
     from playwright.sync_api import expect, sync_playwright
 
-    expect.set_options(timeout=20_000)  # only a failing test waits so long, or one on a machine that does much else
+    expect.set_options(timeout=30_000)  # only a failing test waits so long, or one on a machine that does much else
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium.find(), args=["--no-sandbox"])
         yield started

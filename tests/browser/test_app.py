@@ -22,7 +22,7 @@ pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 
-def expect_stage(page: Any, timeout: float = 20_000, **attributes: object) -> None:
+def expect_stage(page: Any, timeout: float = 60_000, **attributes: object) -> None:
     for name, value in attributes.items():
         wanted = value if isinstance(value, re.Pattern) else str(value)
         playwright.expect(page.locator(STAGE)).to_have_attribute(f"data-{name}", wanted, timeout=timeout)
@@ -178,18 +178,18 @@ def test_drafts_are_verified_and_a_transfer_is_ended_by_the_buttons_that_apply(v
     press(page, "Store A")
     page.get_by_text("Transfer 1:").wait_for()
     press(page, "Finish")
-    playwright.expect(page.get_by_role("button", name="Cancel", exact=True)).to_have_count(0, timeout=20_000)
+    playwright.expect(page.get_by_role("button", name="Cancel", exact=True)).to_have_count(0)
     press(page, "Free")
-    playwright.expect(page.get_by_role("button", name="Free", exact=True)).to_have_count(0, timeout=20_000)
+    playwright.expect(page.get_by_role("button", name="Free", exact=True)).to_have_count(0)
     page.get_by_label("New sequence").fill("1 2 3 4 5 6 7 8 9")
     press(page, "Add")
     press(page, "Free")
-    playwright.expect(page.get_by_role("button", name="Free", exact=True)).to_have_count(0, timeout=20_000)
+    playwright.expect(page.get_by_role("button", name="Free", exact=True)).to_have_count(0)
     page.get_by_label("Load what the host has of").fill("it was the best of")
     press(page, "Load")
     press(page, "Cancel")
     page.wait_for_url(re.compile("scenario="))
-    playwright.expect(page.get_by_role("button", name="Cancel", exact=True)).to_have_count(0, timeout=20_000)
+    playwright.expect(page.get_by_role("button", name="Cancel", exact=True)).to_have_count(0)
     verbs = [next(iter(op)) for op in own(page)["ops"]]
     assert verbs == ["add", "draft", "verify", "store", "finish", "free", "add", "free", "load", "cancel"]
     page.keyboard.press("End")
