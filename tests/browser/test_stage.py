@@ -442,7 +442,9 @@ def test_a_wish_made_before_the_stage_came_onto_the_page_is_obeyed_once(show_in_
     at(page, 6)
     page.get_by_text("Python heard: 6").wait_for()
     press(page, "Step back")
-    page.get_by_text("Python heard: 5").wait_for()  # the page has run again, with the wish still in its data
+    page.get_by_text("Python heard: 5").wait_for()
+    press(page, "undo")  # other data, in which the wish still is
+    playwright.expect(page.locator(STAGE)).to_have_attribute("data-steps", "10")
     page.clock.run_for(3000)
     at(page, 5)
 
