@@ -15,7 +15,8 @@ from pagedviz.play import PROJECT, planner
 from pagedviz.trace import Check, Step
 from tests.engine_cases import EXAMPLE
 
-pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN where a check fails
+NAN = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN where a check fails
+pytestmark = [pytest.mark.slow, NAN]
 
 EXAMPLES = sorted((PROJECT / "examples").glob("*.json"))
 # What only a server under pressure does, and a profile that collapses duplicates.

@@ -26,6 +26,8 @@ from pagedviz.scenario import (
 )
 from tests.runner_cases import TINY, same_bits
 
+pytestmark = pytest.mark.slow
+
 OPS: tuple[Op, ...] = (
     Add("A", tuple("abc")),
     Fork("A", "B"),
