@@ -1,5 +1,6 @@
 # make run    installs what is missing and serves the app
 # make test   installs what is missing and passes the tests
+# make quick  passes the tests that one wants after each edit: in a minute, without a browser
 # make soak   does 100,000 random operations on the engine, each of them checked
 # make check  ruff and mypy
 # make bench  measures this machine's NVIDIA GPU and writes benchmarks/measured.json
@@ -7,16 +8,20 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# The browser tests come first: they are the longest files, and most of what they take is waiting.
+TOGETHER := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test soak check bench bench-engine clean
+.PHONY: run test quick soak check bench bench-engine clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.chromium
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --ignore tests/browser
-	$(BIN)/python -m pytest tests/browser
+	$(BIN)/python -m pytest $(TOGETHER)
+
+quick: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest $(TOGETHER) -m "not slow and not gpu" --ignore tests/browser --ignore tests/kernels --ignore-glob "tests/test_kernels_*"
 
 soak: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.soak

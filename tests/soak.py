@@ -10,6 +10,7 @@ import time
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.engine.radix.test_machine import RadixMachine
 from tests.engine.test_engine_machine import CacheMachine, CachingMachine
 from tests.engine.test_scheduler_machine import SchedulerMachine
 from tests.engine.test_server_machine import ServerMachine, TieredMachine
@@ -20,9 +21,10 @@ SHARES = {
     SchedulerMachine: 0.2,
     ServerMachine: 0.3,
     TieredMachine: 0.2,
-    CachingMachine: 0.2,
+    CachingMachine: 0.15,
     CacheMachine: 0.05,
     TierMachine: 0.05,
+    RadixMachine: 0.05,
 }
 
 

@@ -16,7 +16,8 @@ from pagedviz.run.trace import Check, Step
 from pagedviz.scenario import scenario
 from tests.engine.engine_cases import EXAMPLE
 
-pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN where a check fails
+NAN = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN where a check fails
+pytestmark = [pytest.mark.slow, NAN]
 
 EXAMPLES = sorted((PROJECT / "examples").glob("*.json"))
 # What only a server under pressure does, and a profile that collapses duplicates.

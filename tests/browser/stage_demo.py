@@ -1,4 +1,6 @@
-"""A page with nothing but the stage on it: `streamlit run tests/browser/stage_demo.py`, then ?case=lesson and so on.
+"""Runs for a page with nothing but the stage on it, and that page in Streamlit.
+
+`streamlit run tests/browser/stage_demo.py`, then ?case=lesson and so on. Most tests show the runs on `bare_page`.
 
 The blocks and events are the engine's own; the verdicts are made up here, because this page tests how they are drawn.
 """
@@ -294,6 +296,22 @@ def three() -> Data:
     return run_of("three", CacheConfig(scatter=True), (Add("A", PROMPT[:3]),))
 
 
+def pauses() -> Data:
+    """Play stops at step 4, and what comes after step 6 is not told yet."""
+    return lesson(pauses=[{"step": 4, "text": "A question on the left comes first."}], veil=6)
+
+
+def pending() -> Data:
+    """The lesson before any verdict has come."""
+    data = lesson()
+    return data | {"checks": [None] * len(data["checks"])}
+
+
+def wished() -> Data:
+    """A wish that was made before the stage came onto the page."""
+    return lesson(goto={"nonce": 1, "step": 6, "play": True})
+
+
 CASES = {
     "lesson": lesson,
     "three": three,
@@ -303,11 +321,20 @@ CASES = {
     "odd": odd,
     "v1": v1,
     "failed": failed,
+    "pauses": pauses,
+    "pending": pending,
+    "wished": wished,
     "big": big,
     **{name: partial(served, name) for name in SERVED},
     **{name: partial(serving, name) for name in serving_cases.CASES},
     "long": long,
 }
+
+
+def case_data(case: str) -> Data:
+    """A case's data, with the sizes of the model that the lens asks."""
+    data = CASES[case]()
+    return data | {"cache": lens_answers.CACHE | data.get("cache", {}), "lens": None}
 
 
 def page() -> None:
@@ -320,19 +347,8 @@ def page() -> None:
     name = st.query_params.get("case", "lesson")
     state = st.session_state
     if "data" not in state:
-        data = CASES["lesson" if name in ("pending", "two", "pauses", "wished") else name]()
-        if name == "pending":
-            data["checks"] = [None] * len(data["checks"])
-        if name == "wished":
-            data["goto"] = {"nonce": 1, "step": 6, "play": True}
-        if name == "pauses":
-            data |= {"pauses": [{"step": 4, "text": "A question on the left comes first."}], "veil": 6}
-        data |= {
-            "step": int(st.query_params.get("step", 0)),
-            "cache": lens_answers.CACHE | data.get("cache", {}),
-            "lens": None,
-        }
-        state.data, state.full = data, list(data["steps"])
+        state.data = case_data("lesson" if name == "two" else name) | {"step": int(st.query_params.get("step", 0))}
+        state.full = list(state.data["steps"])
     data = state.data
     st.html("<style>.stMainBlockContainer { padding: 3rem 1.5rem 0 }</style>")
     left, right = st.columns([0.27, 0.73], gap="medium")
@@ -353,13 +369,10 @@ def page() -> None:
             data |= {"run": data["run"] + "+", "step": 2}
         hidden = st.checkbox("hide")
         withheld = st.checkbox("the kernel is busy")
-        wrong = st.checkbox("the kernel is wrong")
-        nan = st.checkbox("a block is not a number")
-        lost = st.checkbox("the layer before gave NaN")
         late = st.checkbox("reply to the step before")
     asked = (state.get("stage") or {}).get("lens")
     left.write(f"The lens asks: {asked}")
-    found = None if withheld or not asked else lens_answers.answer(data, asked, wrong, nan, lost)
+    found = None if withheld or not asked else lens_answers.answer(data, asked)
     data["lens"] = asked and {"asked": asked, "answer": found}
     if asked and late:
         data["lens"]["asked"] = asked | {"step": asked["step"] - 1}

@@ -1,5 +1,6 @@
 """The kernel lens in a real Chromium: it shows the answer to what it asks just now, turn by turn, and nothing else."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 from tests.browser import lens_answers, stage_demo  # noqa: E402
-from tests.browser.conftest import STAGE, Open, at, press, violations  # noqa: E402
+from tests.browser.conftest import STAGE, Open, at, at_each, press, violations  # noqa: E402
 
 LENS = ".lens"
 STEP = 15  # A holds ten tokens in three blocks: the last two lanes of the third are nobody's
@@ -26,8 +27,9 @@ def answered(page: Any) -> None:
     playwright.expect(page.locator(LENS)).to_have_attribute("data-state", "answered", timeout=30_000)
 
 
-def opened(page: Any, splits: int = 1) -> Any:
-    """Open the lens with the keyboard and wait for its first turn to be there whole."""
+def opened(page: Any, splits: int = 1, motion: str = "reduce") -> Any:
+    """Open the lens with the keyboard and wait for its first turn to be there whole; without motion it is at once."""
+    page.emulate_media(reduced_motion=motion)
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("k")
     answered(page)
@@ -68,8 +70,8 @@ def test_closed_it_asks_nothing_and_draws_nothing(show: Open) -> None:
     assert page.get_by_text("The lens asks: None").is_visible()
 
 
-def test_open_it_asks_about_the_step_and_closed_again_it_leaves_no_trace(show: Open) -> None:
-    page = show("lesson", step=STEP)
+def test_open_it_asks_about_the_step_and_closed_again_it_leaves_no_trace(show_in_streamlit: Open) -> None:
+    page = show_in_streamlit("lesson", step=STEP)
     button = page.get_by_role("button", name="Kernel lens", exact=True)
     button.click()
     asked(page, run="lesson", step=STEP, seq_id="A", layer=1, head=0, num_splits=1)
@@ -86,8 +88,8 @@ def test_open_it_asks_about_the_step_and_closed_again_it_leaves_no_trace(show: O
     )
 
 
-def test_a_stage_without_a_cache_has_no_lens(show: Open) -> None:
-    page = show("two", step=STEP)
+def test_a_stage_without_a_cache_has_no_lens(show_in_streamlit: Open) -> None:
+    page = show_in_streamlit("two", step=STEP)
     page.locator(STAGE).nth(1).wait_for()
     visible = page.locator(".lens-toggle").evaluate_all("all => all.map((button) => !button.hidden)")
     assert visible == [True, False]
@@ -172,8 +174,8 @@ def test_what_was_summed_shrinks_when_the_maximum_grows(show: Open) -> None:
         settled(page)
 
 
-def test_nothing_is_shown_before_the_kernel_has_answered(show: Open) -> None:
-    page = show("lesson", step=STEP)
+def test_nothing_is_shown_before_the_kernel_has_answered(show_in_streamlit: Open) -> None:
+    page = show_in_streamlit("lesson", step=STEP)
     page.get_by_text("the kernel is busy").click()
     press(page, "Kernel lens")
     asked(page, run="lesson", step=STEP)
@@ -183,8 +185,8 @@ def test_nothing_is_shown_before_the_kernel_has_answered(show: Open) -> None:
     answered(page)
 
 
-def test_an_answer_to_something_else_is_not_shown(show: Open) -> None:
-    page = opened(show("lesson", step=STEP))
+def test_an_answer_to_something_else_is_not_shown(show_in_streamlit: Open) -> None:
+    page = opened(show_in_streamlit("lesson", step=STEP))
     page.get_by_text("reply to the step before").click()
     playwright.expect(page.locator(LENS)).to_have_attribute("data-state", "asking")
     assert said(page) == "asking the kernel…"
@@ -211,12 +213,12 @@ def test_what_the_lens_hides_takes_part_in_no_flight(show: Open) -> None:
     page.keyboard.press("k")
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
-    events = stage_demo.CASES["lesson"]()["steps"]
-    for step in range(1, len(events) + 1):
-        page.keyboard.press("ArrowRight")
-        at(page, step)
-        left = page.locator(".ghost").evaluate_all("all => all.map((ghost) => ghost.getBoundingClientRect().width)")
+    widths = "root => [...root.querySelectorAll('.ghost')].map((ghost) => ghost.getBoundingClientRect().width)"
+    steps = range(1, len(stage_demo.CASES["lesson"]()["steps"]) + 1)
+    flown = at_each(page, steps, widths)
+    for step, (left,) in zip(steps, flown, strict=True):
         assert 0 not in left, f"a ghost without size at step {step}"
+    assert any(left for (left,) in flown)
     assert said == []
 
 
@@ -242,17 +244,19 @@ def test_a_refusal_is_its_sentence(show: Open) -> None:
 
 
 def test_before_there_is_a_token_it_says_so_and_asks_nothing(show: Open) -> None:
-    page = show("lesson", step=1)
+    heard: list[Any] = []
+    page = show("lesson", step=1, answer=lambda data, asked: heard.append(asked))
+    page.clock.install()
     press(page, "Kernel lens")
     assert said(page) == "No sequence has a token here, so there is nothing to attend to."
-    page.wait_for_timeout(400)
+    page.clock.run_for(1000)
     assert page.get_by_text("The lens asks: None").is_visible()
+    assert heard == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_wrong_answer_is_red_at_once(show: Open, theme: str) -> None:
-    page = show("lesson", step=STEP, theme=theme)
-    page.get_by_text("the kernel is wrong").click()
+    page = show("lesson", step=STEP, theme=theme, answer=partial(lens_answers.answer, wrong=True))
     press(page, "Kernel lens")
     verdict = page.locator(f"{LENS} .verdict")
     answered(page)
@@ -266,9 +270,7 @@ def test_a_wrong_answer_is_red_at_once(show: Open, theme: str) -> None:
 
 
 def test_a_nan_is_called_one(show: Open) -> None:
-    page = show("lesson", step=STEP)
-    page.get_by_text("a block is not a number").click()
-    opened(page)
+    page = opened(show("lesson", step=STEP, answer=partial(lens_answers.answer, nan=True)))
     assert said(page).endswith("the maximum and the sum are NaN.")
     now = page.locator(".turn[data-when=now]")
     assert now.locator(".row-score .lane").all_inner_texts()[0] == "NaN"
@@ -281,9 +283,7 @@ def test_a_nan_is_called_one(show: Open) -> None:
 
 
 def test_weights_that_are_not_finite_have_no_sum(show: Open) -> None:
-    page = show("lesson", step=STEP)
-    page.get_by_text("the layer before gave NaN").click()
-    opened(page, splits=2)
+    page = opened(show("lesson", step=STEP, answer=partial(lens_answers.answer, lost=True)), splits=2)
     assert page.locator(".turn-labels .row-share").text_content() == "not finite"
     assert page.locator(".turn .row-share").all_text_contents() == ["Σ NaN"] * 3
     assert page.locator(".turn[data-when=now] .row-dense .lane").all_inner_texts() == ["NaN"] * 4
@@ -342,7 +342,7 @@ LIT = """root => { window.lit = [];
 
 
 def test_the_phases_of_a_turn_light_up_one_after_the_other(show: Open) -> None:
-    page = opened(show("lesson", step=STEP))
+    page = opened(show("lesson", step=STEP), motion="no-preference")
     page.locator(STAGE).evaluate(LIT)
     page.keyboard.press("l")
     settled(page)
@@ -351,7 +351,7 @@ def test_the_phases_of_a_turn_light_up_one_after_the_other(show: Open) -> None:
 
 
 def test_without_motion_a_turn_is_there_at_once(show: Open) -> None:
-    page = opened(show("lesson", step=STEP, reduced_motion="reduce"))
+    page = opened(show("lesson", step=STEP))
     page.locator(STAGE).evaluate(LIT)
     for _ in range(2):
         page.keyboard.press("l")
@@ -395,13 +395,16 @@ def test_keys_step_turns_and_phases_and_leave_the_stages_own_alone(show: Open) -
 
 def test_turns_play_to_the_end_and_can_be_paused(show: Open) -> None:
     page = opened(show("lesson", step=STEP))
+    page.clock.install()
     press(page, "Play turns")
-    playwright.expect(page.locator(".lens-say")).to_contain_text("Turn 2 of 3")
-    page.keyboard.press("p")
-    page.wait_for_timeout(1800)
+    page.clock.run_for(1000)
     assert said(page).startswith("Turn 2 of 3")
     page.keyboard.press("p")
-    playwright.expect(page.locator("[data-phase=divide]")).to_have_attribute("aria-current", "step", timeout=8_000)
+    page.clock.run_for(5000)
+    assert said(page).startswith("Turn 2 of 3")
+    page.keyboard.press("p")
+    page.clock.run_for(5000)
+    playwright.expect(page.locator("[data-phase=divide]")).to_have_attribute("aria-current", "step")
     playwright.expect(page.get_by_role("button", name="Play turns")).to_be_visible()
 
 
@@ -446,5 +449,4 @@ def test_axe_finds_nothing(show: Open, theme: str, splits: int, turns: int) -> N
         page.keyboard.press("l")
     settled(page)
     page.set_viewport_size({"width": 1280, "height": 1700})  # contrast is judged of what is in sight only
-    page.wait_for_timeout(400)
     assert violations(page) == []

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 from tests.browser import stage_demo  # noqa: E402
-from tests.browser.conftest import STAGE, Open, at, violations  # noqa: E402
+from tests.browser.conftest import STAGE, Open, at_each, violations  # noqa: E402
 from tests.browser.test_stage import READ, READ_HASHES, freeze, shown_hashes, shown_state, step_held  # noqa: E402
 
 READ_REQUESTS = """root => {
@@ -93,20 +93,14 @@ def test_the_drawn_queues_are_the_schedulers_at_every_step(show: Open, name: str
     if order == "jumping":
         random.Random(1).shuffle(steps)
         steps = steps[:24]
-    page = show(name, step=steps[0])
-    stage = page.locator(STAGE)
-    for step in steps:
-        if order == "jumping":
-            page.get_by_role("slider", name="Step").fill(str(step))
-        at(page, step)
-        assert stage.evaluate(READ_REQUESTS) == shown_requests(states[step]), f"step {step}"
-        seen = stage.evaluate(READ)
-        assert seen == shown_state(states[step]), f"step {step}"
-        assert stage.evaluate(READ_CELLS, "pending") == pending(states, events, step), f"step {step}"
+    cells = f"root => ({READ_CELLS})(root, 'pending')"
+    seen = at_each(show(name, step=steps[0]), steps, READ_REQUESTS, READ, cells, READ_HASHES)
+    for step, (requests, state, launch, hashes) in zip(steps, seen, strict=True):
+        assert requests == shown_requests(states[step]), f"step {step}"
+        assert state == shown_state(states[step]), f"step {step}"
+        assert launch == pending(states, events, step), f"step {step}"
         if states[step].cached:
-            assert stage.evaluate(READ_HASHES) == shown_hashes(states[step]), f"step {step}"
-        if order == "forward":
-            page.keyboard.press("ArrowRight")
+            assert hashes == shown_hashes(states[step]), f"step {step}"
 
 
 def test_a_run_without_requests_has_no_lanes(show: Open) -> None:
@@ -219,6 +213,5 @@ def test_the_budget_is_told_in_words(show: Open) -> None:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_axe_finds_nothing_and_nothing_sticks_out(show: Open, name: str, kind: str, theme: str, width: int) -> None:
     page = show(name, step=step_of(name, kind), theme=theme, width=width)
-    page.wait_for_timeout(500)
     assert page.locator(".stMain").evaluate("n => n.scrollWidth - n.clientWidth") <= 0
     assert violations(page) == []

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 from tests.browser import stage_demo  # noqa: E402
-from tests.browser.conftest import STAGE, Open, at, press, violations  # noqa: E402
+from tests.browser.conftest import STAGE, Open, at, at_each, press, violations  # noqa: E402
 
 # What the stage shows, read off the page.
 READ = """root => {
@@ -68,21 +68,21 @@ def test_buttons_and_keys_step(show: Open) -> None:
     playwright.expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
 
 
-def test_keys_typed_into_streamlit_inputs_are_theirs(show: Open) -> None:
-    page = show("lesson", step=5)
+def test_keys_typed_into_streamlit_inputs_are_theirs(show_in_streamlit: Open) -> None:
+    page = show_in_streamlit("lesson", step=5)
     page.get_by_label("Answer").fill("7")
     for key in ("ArrowLeft", "Home", "Space", "End"):
         page.keyboard.press(key)
-    page.wait_for_timeout(100)
     at(page, 5)
 
 
 def test_space_on_a_button_presses_it_once(show: Open) -> None:
     page = show("lesson")
+    page.clock.install()
     page.get_by_role("button", name="Step forward", exact=True).focus()
     page.keyboard.press("Space")
     at(page, 1)
-    page.wait_for_timeout(1200)
+    page.clock.run_for(3000)  # it does not play
     at(page, 1)
 
 
@@ -147,32 +147,24 @@ def test_the_drawn_state_is_the_managers_at_every_step(show: Open, direction: st
     elif direction == "jumping":
         order = [step * 5 % len(snapshots) for step in order]
     page = show("lesson", step=order[0])
-    stage = page.locator(STAGE)
-    for step in order:
-        if direction == "jumping":
-            page.get_by_role("slider", name="Step").fill(str(step))
-        at(page, step)
-        seen, expected = stage.evaluate(READ), shown_state(snapshots[step])
+    for step, (seen,) in zip(order, at_each(page, order, READ), strict=True):
+        expected = shown_state(snapshots[step])
         copying = [str(block) for block in snapshots[step].pinned]
         for block in copying:  # no table says what a pinned block holds: the copy event did
             assert seen["device"][block][1] == ["years", "ago", "our"]
             expected["device"][block][1] = seen["device"][block][1]
         assert seen == expected, f"step {step}"
-        if direction != "jumping":
-            page.keyboard.press("ArrowRight" if direction == "forward" else "ArrowLeft")
 
 
 def test_the_drawn_state_is_the_managers_at_every_step_with_cached_prefixes(show: Open) -> None:
     player, happenings = stage_demo.play(stage_demo.CACHED, stage_demo.CACHED_OPS)
     kinds = {happening.event.kind for happening in happenings}
     assert {"BlockHit", "BlockCached", "BlockCollapsed", "BlockEvicted"} <= kinds
-    page = show("cached")
-    stage = page.locator(STAGE)
-    for step, snapshot in enumerate([player.base, *(happening.snapshot for happening in happenings)]):
-        at(page, step)
-        assert stage.evaluate(READ) == shown_state(snapshot), f"step {step}"
-        assert stage.evaluate(READ_HASHES) == shown_hashes(snapshot), f"step {step}"
-        page.keyboard.press("ArrowRight")
+    snapshots = [player.base, *(happening.snapshot for happening in happenings)]
+    seen = at_each(show("cached"), range(len(snapshots)), READ, READ_HASHES)
+    for step, (snapshot, (state, hashes)) in enumerate(zip(snapshots, seen, strict=True)):
+        assert state == shown_state(snapshot), f"step {step}"
+        assert hashes == shown_hashes(snapshot), f"step {step}"
 
 
 # The hashes that are drawn, and the tokens of free blocks that still hold some.
@@ -332,8 +324,8 @@ def test_blocks_are_one_tab_stop_and_up_and_down_move_between_them(show: Open) -
     assert page.evaluate("document.activeElement.shadowRoot.activeElement.dataset.block") == "1"
 
 
-def test_a_verdict_arrives_without_a_remount(show: Open) -> None:
-    page = show("pending", step=9)
+def test_a_verdict_arrives_without_a_remount(show_in_streamlit: Open) -> None:
+    page = show_in_streamlit("pending", step=9)
     stage = page.locator(STAGE)
     assert stage.get_attribute("data-verdict") == "pending"
     assert "not checked yet" in page.locator(".verdict").inner_text()
@@ -407,11 +399,11 @@ def test_the_null_block_is_shown_as_such(show: Open) -> None:
 
 def test_play_stops_at_a_pause_and_step_forward_does_not(show: Open) -> None:
     page = show("pauses", step=2)
+    page.clock.install()
     press(page, "Play")
+    page.clock.run_for(5000)
     at(page, 4)
     playwright.expect(page.locator(".pause")).to_have_text("A question on the left comes first.")
-    page.wait_for_timeout(1200)
-    at(page, 4)
     press(page, "Step forward")
     at(page, 5)
     assert page.locator(".pause").text_content() == ""
@@ -420,8 +412,8 @@ def test_play_stops_at_a_pause_and_step_forward_does_not(show: Open) -> None:
     assert veiled.get_attribute("title") == "step 7"
 
 
-def test_python_moves_the_stage_by_nonce_length_and_run(show: Open) -> None:
-    page = show("lesson", step=20)
+def test_python_moves_the_stage_by_nonce_length_and_run(show_in_streamlit: Open) -> None:
+    page = show_in_streamlit("lesson", step=20)
     page.get_by_text("Python heard: None").wait_for()  # nothing is sent at mount
     press(page, "undo")
     at(page, 10)
@@ -437,26 +429,30 @@ def test_python_moves_the_stage_by_nonce_length_and_run(show: Open) -> None:
     press(page, "new run")
     at(page, 2)
     press(page, "play to 6")
-    playwright.expect(page.locator(STAGE)).to_have_attribute("data-step", "6", timeout=8_000)
-    page.wait_for_timeout(1100)
+    at(page, 3)
+    page.clock.install()
+    page.clock.run_for(8000)
     at(page, 6)
 
 
-def test_a_wish_made_before_the_stage_came_onto_the_page_is_obeyed_once(show: Open) -> None:
-    page = show("wished")
-    playwright.expect(page.locator(STAGE)).to_have_attribute("data-step", "6", timeout=8_000)
+def test_a_wish_made_before_the_stage_came_onto_the_page_is_obeyed_once(show_in_streamlit: Open) -> None:
+    page = show_in_streamlit("wished")
+    page.clock.install()
+    page.clock.run_for(10_000)
+    at(page, 6)
     page.get_by_text("Python heard: 6").wait_for()
     press(page, "Step back")
     page.get_by_text("Python heard: 5").wait_for()
-    page.wait_for_timeout(300)
+    press(page, "undo")  # other data, in which the wish still is
+    playwright.expect(page.locator(STAGE)).to_have_attribute("data-steps", "10")
+    page.clock.run_for(3000)
     at(page, 5)
 
 
-def test_two_stages_do_not_answer_to_one_key(show: Open) -> None:
-    page = show("two")
+def test_two_stages_do_not_answer_to_one_key(show_in_streamlit: Open) -> None:
+    page = show_in_streamlit("two")
     page.locator(STAGE).nth(1).wait_for()
     page.keyboard.press("ArrowRight")
-    page.wait_for_timeout(100)
     steps = page.locator(STAGE).evaluate_all("all => all.map((root) => Number(root.dataset.step))")
     assert sorted(steps) == [0, 1]
     page.locator(STAGE).nth(1).get_by_role("button", name="Step forward").click()
@@ -465,8 +461,8 @@ def test_two_stages_do_not_answer_to_one_key(show: Open) -> None:
     at(page, steps[0])
 
 
-def test_a_stage_that_is_taken_away_leaves_no_listener(show: Open) -> None:
-    page = show("lesson")
+def test_a_stage_that_is_taken_away_leaves_no_listener(show_in_streamlit: Open) -> None:
+    page = show_in_streamlit("lesson")
     press(page, "Step forward")
     page.get_by_text("Python heard: 1").wait_for()
     for _ in range(2):
@@ -492,13 +488,9 @@ def test_a_flight_overlays_the_final_state_and_the_next_step_ends_it(show: Open)
     at(page, 10)
     assert page.locator(".ghost").count() == 0
     assert page.locator(STAGE).evaluate("root => root.getRootNode().getAnimations().length") == 0
-    durations = []
-    for step in range(11, 22):
-        page.keyboard.press("ArrowRight")
-        at(page, step)
-        read = "root => root.getRootNode().getAnimations().map((a) => a.effect.getComputedTiming().endTime)"
-        durations += page.locator(STAGE).evaluate(read)
-    assert max(durations) <= 400
+    read = "root => root.getRootNode().getAnimations().map((a) => a.effect.getComputedTiming().endTime)"
+    durations = [duration for (found,) in at_each(page, range(11, 22), read) for duration in found]
+    assert 0 < max(durations) <= 400
 
 
 def opacities(page: Any, block: int) -> list[str]:
@@ -564,11 +556,9 @@ def test_tokens_given_together_are_told_on_a_canvas_too(show: Open) -> None:
 
 def test_reduced_motion_moves_nothing(show: Open) -> None:
     page = show("lesson", step=3, reduced_motion="reduce")
-    for step in range(4, 18):
-        page.keyboard.press("ArrowRight")
-        at(page, step)
-        assert page.locator(STAGE).evaluate("root => root.getRootNode().getAnimations().length") == 0
-        assert page.locator(".ghost").count() == 0
+    moving = "root => root.getRootNode().getAnimations().length + root.querySelectorAll('.ghost').length"
+    assert at_each(page, range(4, 18), moving) == [[0]] * 14
+    assert max(at_each(show("lesson", step=3), range(4, 18), moving)) > [0]
 
 
 @pytest.mark.parametrize(
@@ -586,7 +576,6 @@ def test_reduced_motion_moves_nothing(show: Open) -> None:
 )
 def test_axe_finds_nothing(show: Open, case: str, step: int, theme: str) -> None:
     page = show(case, step=step, theme=theme)
-    page.wait_for_timeout(500)
     assert violations(page) == []
 
 
@@ -652,6 +641,7 @@ def test_two_thousand_steps_have_a_window_of_ticks(show: Open) -> None:
 
 @pytest.mark.parametrize("case", ["lesson", "long", "big"])
 def test_step_to_drawn_is_measured(show: Open, case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Printed where no other process runs tests beside it: `pytest tests/browser -k measured`."""
     page = show(case)
     page.locator(STAGE).evaluate("""root => {
       window.times = [];
@@ -662,11 +652,11 @@ def test_step_to_drawn_is_measured(show: Open, case: str, capsys: pytest.Capture
       }, true);
     }""")
     forward = page.get_by_role("button", name="Step forward", exact=True)
-    for _ in range(20):
+    for n in range(20):
         forward.click()
-        page.wait_for_timeout(60)
+        page.wait_for_function("n => window.times.length > n", arg=n)
     times = sorted(page.evaluate("window.times"))
-    assert len(times) >= 20
+    assert len(times) == 20
     p95 = times[int(0.95 * len(times))]
     with capsys.disabled():
         print(f"\nstage, {case}: click to drawn p50 {statistics.median(times):.0f} ms, p95 {p95:.0f} ms")

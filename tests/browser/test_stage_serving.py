@@ -9,7 +9,7 @@ pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 from tests.browser import serving_cases  # noqa: E402
-from tests.browser.conftest import STAGE, Open, at, violations  # noqa: E402
+from tests.browser.conftest import STAGE, Open, at, at_each, violations  # noqa: E402
 from tests.browser.test_stage import freeze, step_held  # noqa: E402
 
 # Tables by group and sequence; the ids in the rows' blocks; the group of each block in the pool.
@@ -77,10 +77,8 @@ def states(name: str) -> list[Any]:
 
 def test_each_group_has_its_table_and_each_block_its_group(show: Open) -> None:
     snapshots = states("groups")
-    page = show("groups")
-    for step in range(0, len(snapshots), 3):
-        go(page, step)
-        seen, snapshot = page.locator(STAGE).evaluate(READ_GROUPS), snapshots[step]
+    for step, (seen,) in enumerate(at_each(show("groups"), range(len(snapshots)), READ_GROUPS)):
+        snapshot = snapshots[step]
         rows = {seq: [snapshot.tables(group)[seq] for group in (0, 1)] for seq in snapshot.block_tables}
         named = {seq: max(map(len, both)) for seq, both in rows.items()}
         null = snapshot.null_block
@@ -167,17 +165,13 @@ def draft_cells(snapshots: list[Any], events: list[Any]) -> dict[str, list[Any]]
 
 def test_drafts_are_ghosts_then_unverified_then_tokens_or_garbage(show: Open) -> None:
     events, snapshots = [h.event for h in serving_cases.played("drafts")[1]], states("drafts")
-    page = show("drafts")
+    labelled = "root => [...root.querySelectorAll('.logical')].map((b) => b.getAttribute('aria-label')).join()"
     found = set()
-    for step in range(len(snapshots)):
-        at(page, step)
-        seen = page.locator(STAGE).evaluate(READ_SLOTS)
+    for step, (seen, labels) in enumerate(at_each(show("drafts"), range(len(snapshots)), READ_SLOTS, labelled)):
         assert seen == draft_cells(snapshots[: step + 1], events[:step]), f"step {step}"
         found |= {(fill, mark) for _, fill, mark in seen.values()}
-        labels = page.locator(".logical").evaluate_all("all => all.map((b) => b.getAttribute('aria-label')).join()")
         garbage = sum("rolled" in cell[1:] for cell in seen.values())
         assert sum(map(int, re.findall(r"(\d+) rolled back", labels))) == garbage, f"step {step}"
-        page.keyboard.press("ArrowRight")
     drawn = {("draft", None), ("draft", "rolled"), ("filled", "unverified"), ("rolled", None), ("coming", "rolled")}
     assert found == drawn
 
@@ -201,11 +195,9 @@ def test_a_draft_tells_its_confidence_and_the_rejected_fade(show: Open) -> None:
 
 def test_the_host_tier_shows_chunks_transfers_and_what_they_hold(show: Open) -> None:
     snapshots = states("tier")
-    page = show("tier")
-    for step, snapshot in enumerate(snapshots):
-        at(page, step)
+    read = at_each(show("tier"), range(len(snapshots)), READ_TIER)
+    for step, (snapshot, (seen,)) in enumerate(zip(snapshots, read, strict=True)):
         tier, pins = snapshot.tier, lambda n: "" if not n else f"{n} pin{'s' * (n > 1)}"
-        seen = page.locator(STAGE).evaluate(READ_TIER)
         assert seen["chunks"] == {
             str(chunk): [held.state, pins(held.pins), held.block_hash[:8]] for chunk, held in tier.chunks.items()
         }, f"step {step}"
@@ -217,7 +209,6 @@ def test_the_host_tier_shows_chunks_transfers_and_what_they_hold(show: Open) -> 
             for number, t in tier.transfers.items()
         ], f"step {step}"
         assert set(seen["held"]) == {str(block) for block in snapshot.pinned}, f"step {step}"
-        page.keyboard.press("ArrowRight")
 
 
 def test_a_store_flies_to_its_chunk_and_a_chunk_lights_its_block(show: Open) -> None:
@@ -295,6 +286,5 @@ def test_axe_finds_nothing_and_nothing_sticks_out(
     show: Open, name: str, kind: str, nth: int, theme: str, width: int
 ) -> None:
     page = show(name, step=step_of(name, kind, nth), theme=theme, width=width)
-    page.wait_for_timeout(500)
     assert page.locator(".stMain").evaluate("n => n.scrollWidth - n.clientWidth") <= 0
     assert violations(page) == []

@@ -303,7 +303,7 @@ class CachingMachine(CacheMachine):
         assert self.perform(self.cache.reset_prefix_cache) == (not self.tokens)
 
 
-CacheMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+CacheMachine.TestCase.settings = settings(max_examples=70, stateful_step_count=50, deadline=None)
 TestCacheMachine = CacheMachine.TestCase
-CachingMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+CachingMachine.TestCase.settings = settings(max_examples=70, stateful_step_count=50, deadline=None)
 TestCachingMachine = CachingMachine.TestCase

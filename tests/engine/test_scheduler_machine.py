@@ -212,5 +212,5 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert sorted(state.host_free_blocks) == list(range(state.host_blocks))
 
 
-SchedulerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+SchedulerMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 TestSchedulerMachine = SchedulerMachine.TestCase

@@ -350,7 +350,7 @@ class TieredMachine(ServerMachine):
             self.perform(lambda: self.scheduler.submit(name, [*prompt, "x"], num_tokens, salt=salt))
 
 
-ServerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+ServerMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 TestServerMachine = ServerMachine.TestCase
-TieredMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TieredMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 TestTieredMachine = TieredMachine.TestCase

@@ -264,5 +264,5 @@ class TierMachine(RuleBasedStateMachine):
         assert self.tier.longest_run(fresh) == self.tier.num_chunks
 
 
-TierMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TierMachine.TestCase.settings = settings(max_examples=70, stateful_step_count=50, deadline=None)
 TestTierMachine = TierMachine.TestCase

@@ -10,9 +10,7 @@ from pagedviz import lesson
 from pagedviz.engine.log.events.blocks import BlockEvicted, BlockHit, TokenWritten
 from pagedviz.engine.log.events.windows import BlockOutOfWindow, PrefixSkipped
 from pagedviz.lesson import Run
-from pagedviz.probe import Launch, Lens
 from pagedviz.run.play import planner
-from tests.lessons.test_lessons import on_the_kernels
 
 NAME = "15_sliding_window_and_groups"
 SEEDS = (None, *range(1, 25))
@@ -235,19 +233,3 @@ def test_a_run_beside_the_lessons_own_is_the_same_so_far_and_leaves_it_alone():
     assert list(run.state.tokens) == ["A"]
     assert len(run.ops) == 1
     assert len(run.again(groups=()).state.group_tables) == 0
-
-
-def test_the_kernel_is_given_both_tables_and_loads_nothing_before_the_window():
-    _, found = on_the_kernels(NAME, None)
-    placed = of(None)["first"]
-    asked, state = placed.page.question.probe, placed.outcome.after
-    assert asked == Lens("A", 1, 0)
-    answer = found[placed.graded_at, asked]
-    seen = state.seq_len("A") - WINDOW
-    assert [turn["block"] for turn in answer["splits"][0]["turns"]] == list(state.tables(1)["A"][seen // SIZE :])
-    assert placed.graded(answer)[0] == state.tables(1)["A"][seen // SIZE] != 0
-    loaded = {p for turn in answer["splits"][0]["turns"] for p in turn["positions"] if p is not None}
-    assert loaded == set(range(seen, state.seq_len("A")))
-    launch = found[placed.graded_at, Launch()]
-    assert [group["window"] for group in launch["groups"]] == [None, WINDOW]
-    assert [group["block_tables"] for group in launch["groups"]] == [[list(state.tables(g)["A"])] for g in (0, 1)]

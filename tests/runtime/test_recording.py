@@ -14,6 +14,8 @@ from pagedviz.scenario.operations import Add, Append, Draft, EndTransfer, Fork, 
 from pagedviz.scenario.settings import CacheConfig
 from tests.runtime.runner.runner_cases import TINY, ask, same_bits
 
+pytestmark = pytest.mark.slow
+
 OPS: tuple[Op, ...] = (
     Add("A", tuple("abc")),
     Fork("A", "B"),

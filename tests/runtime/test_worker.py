@@ -23,6 +23,8 @@ from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import CacheConfig
 from tests.runtime.runner.runner_cases import TINY, Played, one_by_one
 
+pytestmark = pytest.mark.slow
+
 LONG = one_by_one("A", ["w"] * 14)  # many steps
 OPS = (Add("A", ("a", "b", 7)), Fork("A", "B"), Append("B", ("x",)), Generate("A", 2), Spill("A"), Reload("A"))
 

@@ -15,6 +15,8 @@ from pagedviz.ui import address  # noqa: E402
 from tests.benchmarks.measurement_cases import absent, row  # noqa: E402
 from tests.benchmarks.measurement_cases import measurements as made  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 APP = Path(__file__).parents[2] / "app.py"
 
 

@@ -19,6 +19,8 @@ from pagedviz.scenario.scenario import Scenario
 from tests.runtime.runner.runner_cases import TINY, ask
 from tests.runtime.test_worker import wait, wait_done
 
+pytestmark = pytest.mark.slow
+
 LAUNCH = probe.Launch()
 
 
@@ -38,24 +40,28 @@ def here(scenario: Scenario, index: int):
     return ask(runner, LAUNCH, index)
 
 
-def test_answer_is_what_a_runner_here_answers_whenever_it_is_asked():
+@pytest.fixture(scope="module")
+def client():
+    """One for all tests that leave its process alone."""
     client = ComputeClient()
-    try:
-        run = scenario(1, Add("A", tuple("abc")), Append("A", ("x",)))
-        held = client.hold(run)
-        # Asked before its state is computed, and after.
-        assert client.ask(held, 4, LAUNCH) is None
-        assert held.run.waiting
-        assert answered(client, held, 4) == here(run, 4)
-        wait_done(held)
-        assert answered(client, held, 5) == here(run, 5)
-        assert not held.run.waiting
-        # A continued run answers of its new states too.
-        more = replace(run, ops=(*run.ops, Append("A", ("y",))))
-        held = client.hold(more, held)
-        assert answered(client, held, 6) == here(more, 6)
-    finally:
-        client.close()
+    yield client
+    client.close()
+
+
+def test_answer_is_what_a_runner_here_answers_whenever_it_is_asked(client):
+    run = scenario(1, Add("A", tuple("abc")), Append("A", ("x",)))
+    held = client.hold(run)
+    # Asked before its state is computed, and after.
+    assert client.ask(held, 4, LAUNCH) is None
+    assert held.run.waiting
+    assert answered(client, held, 4) == here(run, 4)
+    wait_done(held)
+    assert answered(client, held, 5) == here(run, 5)
+    assert not held.run.waiting
+    # A continued run answers of its new states too.
+    more = replace(run, ops=(*run.ops, Append("A", ("y",))))
+    held = client.hold(more, held)
+    assert answered(client, held, 6) == here(more, 6)
 
 
 def test_question_outlives_the_compute_process():
@@ -76,20 +82,16 @@ def test_question_outlives_the_compute_process():
         client.close()
 
 
-def test_run_without_a_holder_is_computed_again_for_a_question():
-    client = ComputeClient()
-    try:
-        run = scenario(3, Add("A", tuple("abc")))
-        held = client.hold(run)
-        wait_done(held)
-        checks = list(held.run.checks)
-        held.let_go()
-        held = client.hold(run)
-        assert answered(client, held, 4) == here(run, 4)
-        assert [check.ok for check in held.run.checks] == [check.ok for check in checks]
-        assert KEPT_RUNS > 1
-    finally:
-        client.close()
+def test_run_that_nobody_held_is_computed_again_for_a_question(client):
+    run = scenario(3, Add("A", tuple("abc")))
+    held = client.hold(run)
+    wait_done(held)
+    checks = list(held.run.checks)
+    held.let_go()
+    held = client.hold(run)
+    assert answered(client, held, 4) == here(run, 4)
+    assert [check.ok for check in held.run.checks] == [check.ok for check in checks]
+    assert KEPT_RUNS > 1
 
 
 def test_question_of_a_session_that_left_is_forgotten():
@@ -106,27 +108,23 @@ def test_question_of_a_session_that_left_is_forgotten():
         client.close()
 
 
-def test_the_newest_answers_of_a_run_are_kept_up_to_so_many_bytes(monkeypatch):
+def test_the_newest_answers_of_a_run_are_kept_up_to_so_many_bytes(client, monkeypatch):
     run = scenario(10, Add("A", tuple("abc")))
     sizes = [len(json.dumps(here(run, index))) for index in range(5)]
-    client = ComputeClient()
-    try:
-        held = client.hold(run)
-        for index in range(4):
-            assert answered(client, held, index)
-        assert list(held.run.answers) == [(index, LAUNCH) for index in range(4)]
-        monkeypatch.setattr(client_module, "KEPT_ANSWER_BYTES", sum(sizes[2:]))
-        answered(client, held, 4)
-        assert list(held.run.answers) == [(index, LAUNCH) for index in (2, 3, 4)]
-        monkeypatch.setattr(client_module, "KEPT_ANSWER_BYTES", sizes[4] + sizes[0] - 1)
-        answered(client, held, 0)
-        assert list(held.run.answers) == [(0, LAUNCH)]
-        # One that is too large by itself is shown all the same.
-        monkeypatch.setattr(client_module, "KEPT_ANSWER_BYTES", 1)
-        answered(client, held, 1)
-        assert held.run.answer_bytes == {(1, LAUNCH): sizes[1]}
-    finally:
-        client.close()
+    held = client.hold(run)
+    for index in range(4):
+        assert answered(client, held, index)
+    assert list(held.run.answers) == [(index, LAUNCH) for index in range(4)]
+    monkeypatch.setattr(client_module, "KEPT_ANSWER_BYTES", sum(sizes[2:]))
+    answered(client, held, 4)
+    assert list(held.run.answers) == [(index, LAUNCH) for index in (2, 3, 4)]
+    monkeypatch.setattr(client_module, "KEPT_ANSWER_BYTES", sizes[4] + sizes[0] - 1)
+    answered(client, held, 0)
+    assert list(held.run.answers) == [(0, LAUNCH)]
+    # One that is too large by itself is shown all the same.
+    monkeypatch.setattr(client_module, "KEPT_ANSWER_BYTES", 1)
+    answered(client, held, 1)
+    assert held.run.answer_bytes == {(1, LAUNCH): sizes[1]}
 
 
 def spoken_to(*commands) -> list[dict]:
@@ -227,14 +225,9 @@ def test_question_that_this_machine_is_too_small_for_is_refused_and_the_process_
         client.close()
 
 
-def test_stopped_run_says_so():
-    client = ComputeClient()
-    try:
-        held = client.hold(scenario(5, Add("A", tuple("abcdefgh")), Append("A", ("x",))))
-        stopped = client.stop(held)
-        assert client.ask(stopped, 0, LAUNCH) == {
-            "refused": "Checking was stopped. What has been checked stays. "
-            "Until it goes on, the kernels are asked nothing."
-        }
-    finally:
-        client.close()
+def test_stopped_run_says_so(client):
+    held = client.hold(scenario(5, Add("A", tuple("abcdefgh")), Append("A", ("x",))))
+    stopped = client.stop(held)
+    assert client.ask(stopped, 0, LAUNCH) == {
+        "refused": "Checking was stopped. What has been checked stays. Until it goes on, the kernels are asked nothing."
+    }

@@ -21,6 +21,8 @@ from pagedviz.ui import findings  # noqa: E402
 from tests.benchmarks import measurement_cases as made  # noqa: E402
 from tests.runtime.runner.runner_cases import ask  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 CACHE = CacheConfig(num_blocks=9, profile="vllm-v1", host_blocks=0, scatter=True)
 OPS = (Add("A", tuple("abcdefghi")), Append("A", ("j",)), Add("C", tuple("abcdxy")))
 

@@ -20,11 +20,17 @@ def modules() -> dict[str, str]:
     return {path.relative_to(HERE).as_posix(): path.read_text(encoding="utf-8") for path in HERE.rglob("*.js")}
 
 
-_component = st.components.v2.component(
-    "pagedviz_stage",
-    css="".join((HERE / f"css/{name}.css").read_text(encoding="utf-8") for name in STYLES),
-    js=bundle(modules(), "stage.js"),
-)
+def javascript() -> str:
+    """All modules as one, with one `export default`."""
+    return bundle(modules(), "stage.js")
+
+
+def css() -> str:
+    """All style sheets, the general one first."""
+    return "".join((HERE / f"css/{name}.css").read_text(encoding="utf-8") for name in STYLES)
+
+
+_component = st.components.v2.component("pagedviz_stage", css=css(), js=javascript())
 
 
 def stage(

@@ -143,6 +143,7 @@ def test_chunks_of_unknown_and_aborted_requests_are_refused_and_a_request_alone_
     assert chunks((submit("B", 9, 2),), way)["others"][0]["wait"] == {"steps": 0, "tokens": 0, "computed": []}
 
 
+@pytest.mark.slow
 def test_read_is_what_the_launches_are_given():
     runner = Runner(replace(CACHE, scatter=True), 0)
     ops = (submit("A", 2, 4), submit("B", 7, 1), EngineSteps(4))

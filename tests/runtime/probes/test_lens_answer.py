@@ -16,6 +16,8 @@ from pagedviz.runtime.probes.attention import lens
 from pagedviz.runtime.probes.attention.newest import Newest
 from tests.kernel_cases import NAN, Shape, make_batch
 
+pytestmark = pytest.mark.slow
+
 IN_A_TURN = ["table", "keys", "scores", "running", "values"]
 
 

@@ -18,6 +18,8 @@ from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.operations import Add, Append, Fork, Free, Spill
 from tests.runtime.runner.runner_cases import TINY, Played, ask, same_bits
 
+pytestmark = pytest.mark.slow
+
 CACHE = replace(TINY, num_blocks=16)
 WORDS = tuple("abcdefghijk")
 OPS = (Add("A", WORDS), Add("B", tuple("xy")), Append("A", ("z",)), Spill("B"))

@@ -10,6 +10,8 @@ from pagedviz.scenario.operations import Add, Append, Fork, Free
 from pagedviz.scenario.settings import CacheConfig
 from tests.runtime.runner.runner_cases import TINY, ask
 
+pytestmark = pytest.mark.slow
+
 CACHE = replace(TINY, num_blocks=8, block_size=2, profile="vllm-v1", prefix_caching=True)  # 7 blocks, 14 slots
 OPS = (Add("A", tuple("abcde")), Add("B", tuple("abcxyz")), Append("A", tuple("f")), Free("A"))
 

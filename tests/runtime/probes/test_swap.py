@@ -18,6 +18,8 @@ from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import CacheConfig
 from tests.kernel_cases import on_gpu
 
+pytestmark = pytest.mark.slow
+
 # 16 slots. A and B write 7 tokens, then 8; for its ninth A preempts B, and finishes with its eleventh.
 CACHE = CacheConfig(
     num_blocks=5, host_blocks=2, profile="vllm-v1", policies=(("preemption", "swap"),), scheduler=Limits(32)

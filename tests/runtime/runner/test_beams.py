@@ -12,6 +12,8 @@ from pagedviz.scenario.operations import EngineSteps, Submit
 from tests.model.model_cases import dense
 from tests.runtime.runner.runner_cases import TINY, Played
 
+pytestmark = pytest.mark.slow
+
 CACHE = replace(TINY, num_blocks=24, fork=True)
 PROMPT = ("a", "b", "c")
 

@@ -18,7 +18,8 @@ from pagedviz.runtime.checking.kv_log import KVLog
 from pagedviz.scenario.operations import Add, Append, Fork, Free, Reload, Spill
 from tests.runtime.runner.runner_cases import Played, on_attention, one_by_one
 
-pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN is the point here
+NAN = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN is the point here
+pytestmark = [pytest.mark.slow, NAN]
 
 ABC = ("a", "b", "c")
 FORK_AND_WRITE = Add("A", ABC), Fork("A", "B"), Append("B", ("x",))

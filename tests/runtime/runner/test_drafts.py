@@ -14,7 +14,8 @@ from pagedviz.scenario.operations import Add, Append, Draft, EngineSteps, Free, 
 from tests.model.model_cases import dense
 from tests.runtime.runner.runner_cases import TINY, Played
 
-pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN is the point here
+NAN = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN is the point here
+pytestmark = [pytest.mark.slow, NAN]
 
 CACHE = replace(TINY, num_blocks=24)
 GROUPS = replace(CACHE, num_blocks=32, profile="vllm-v1", prefix_caching=True, groups=(None, 4))

@@ -13,6 +13,8 @@ from pagedviz.runtime.cache.kv_cache import KVCache
 from pagedviz.scenario.operations import Add, Append, Fork, Free, Generate, Reload, Spill
 from tests.runtime.runner.runner_cases import TINY, Played, same_bits
 
+pytestmark = pytest.mark.slow
+
 CACHING = replace(TINY, prefix_caching=True)
 ABCDE = tuple("abcde")
 COME_AND_GO = (Add("A", ABCDE), Free("A"), Add("B", (*ABCDE, "f")))

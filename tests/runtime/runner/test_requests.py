@@ -8,6 +8,8 @@ from pagedviz.scenario.operations import Abort, EngineSteps, Submit
 from pagedviz.scenario.settings import CacheConfig
 from tests.runtime.runner.runner_cases import Played
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"block_size": 2, "num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "head_dim": 4}
 
 

@@ -21,6 +21,8 @@ from tests.engine.engine_cases import EXAMPLE
 from tests.model.model_cases import dense
 from tests.runtime.runner.runner_cases import TINY, Played, on_attention, one_by_one, same_bits
 
+pytestmark = pytest.mark.slow
+
 ABC = ("a", "b", "c")
 
 

@@ -10,6 +10,8 @@ from pagedviz.runtime.cache.transfers import Transfers
 from pagedviz.scenario.operations import Add, EndTransfer, EngineSteps, Free, Load, Store, Submit
 from tests.runtime.runner.runner_cases import TINY, Played, same_bits
 
+pytestmark = pytest.mark.slow
+
 WORDS = tuple("abcdefg")
 OTHERS = tuple("zyxwvutsrqponm")  # all that the pool has
 CACHE = replace(

@@ -15,7 +15,8 @@ from pagedviz.scenario.operations import Add, Append, EngineSteps, Free, Generat
 from tests.model.model_cases import dense
 from tests.runtime.runner.runner_cases import TINY, Played, ask
 
-pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN is the point here
+NAN = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NaN is the point here
+pytestmark = [pytest.mark.slow, NAN]
 
 WORDS = tuple("abcdefgh")
 # A comes and goes; B begins with the same words and goes on.
