@@ -2,13 +2,14 @@
 # make test   installs what is missing and passes the tests
 # make soak   does 100,000 random operations on the engine, each of them checked
 # make check  ruff and mypy
+# make pictures  draws the pictures of the README from the running app, in Chromium
 # make bench  measures this machine's NVIDIA GPU and writes benchmarks/measured.json
 # make bench-engine  measures the block manager's bookkeeping, which needs no GPU
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test soak check bench bench-engine clean
+.PHONY: run test soak check bench bench-engine pictures clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py
@@ -31,6 +32,10 @@ bench: $(VENV)/run.stamp
 
 bench-engine: $(VENV)/run.stamp
 	$(BIN)/python -m benchmarks.engine
+
+pictures: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.chromium
+	$(BIN)/python -m docs.pictures
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pagedviz needs Python 3.11 or newer; this is " + sys.version.split()[0])'
