@@ -1,9 +1,8 @@
-"""The address line: it holds what is on the screen, so that a link shows the same thing elsewhere."""
+"""The address line. It holds what is on the screen, so that a link shows the same thing elsewhere."""
 
 import base64
 import binascii
 import json
-import re
 import zlib
 from functools import lru_cache
 
@@ -13,28 +12,22 @@ from pagedviz.scenario import scenario
 from pagedviz.scenario.json_values import ScenarioError
 from pagedviz.scenario.scenario import Scenario
 
-MAX_LINK_BYTES = 30_000  # well under what browsers and proxies take; past it the file is offered
+MAX_LINK_BYTES = 30_000  # browsers and proxies take more; a longer run is offered as a file only
 
 
 def whole_number(name: str, low: int, high: int) -> int | None:
-    """A number of the address, or None when there is none or it makes no sense."""
+    """A number of the address; None where the address has none, or one that is not from `low` to `high`."""
     given = st.query_params.get(name, "")
     return int(given) if given.isascii() and given.isdigit() and len(given) < 10 and low <= int(given) <= high else None
 
 
 def start_step(key: str, default: int, last: int) -> int:
-    """Where a run starts in this session: the step of the address it was opened with, or `default`."""
+    """The step at which a run starts in this session: that of the address it was opened with, else `default`."""
     starts: dict[str, int] = st.session_state.setdefault("starts", {})
     if key not in starts:
         given = whole_number("step", 0, last)
         starts[key] = default if given is None else given
     return starts[key]
-
-
-def plain(text: str) -> str:
-    """Text of the learner's as it is, where Streamlit would read Markdown, HTML, a formula or an icon."""
-    escaped = re.sub(r"([\\`*\[\]<$~])", r"\\\1", text)
-    return re.sub(r"^(?=[#>+=-])|(?<!\w)(?=_)|(?=_(?!\w))|(?=:\w)", r"\\", escaped)
 
 
 @lru_cache(maxsize=64)
@@ -46,7 +39,7 @@ def encode(shown: Scenario) -> str | None:
 
 
 def decode(word: str) -> Scenario:
-    """The scenario of a link; raises ScenarioError with one sentence when the link was damaged."""
+    """The scenario of a link. Raises ScenarioError with one sentence when the link was damaged."""
     if len(word) > MAX_LINK_BYTES:
         raise ScenarioError(f"the link has {len(word):,} characters; at most {MAX_LINK_BYTES:,} make a scenario")
     try:

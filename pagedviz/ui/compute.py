@@ -19,14 +19,14 @@ QUICK = 0.15  # seconds that a page waits for an answer before it says that it i
 
 @st.cache_resource(show_spinner=False)
 def client() -> ComputeClient:
-    # Streamlit collects garbage after every run of a page; what the imports made is no garbage, so it is not searched.
+    # Streamlit collects garbage after every run of a page. Objects that the imports made need not be searched again.
     gc.collect()
     gc.freeze()
     return ComputeClient()
 
 
 def started() -> bool:
-    """The compute process has said which backend it has."""
+    """The compute process has reported its backend."""
     return bool(client().backend)
 
 
@@ -39,7 +39,7 @@ def follow(name: str, scenario: Scenario) -> tuple[RunView, ComputedRun]:
     state = st.session_state.setdefault("runs", {})
     view: RunView | None
     held: Held | None
-    with st.session_state.setdefault("lock", RLock()):  # a page that is overtaken may still be at it
+    with st.session_state.setdefault("lock", RLock()):  # the page may be drawn again while it is being drawn
         view, held = state.get(name, (None, None))
         if view is None or held is None or view.scenario != scenario:
             view, held = RunView(scenario), _hold(scenario, held)
@@ -49,9 +49,9 @@ def follow(name: str, scenario: Scenario) -> tuple[RunView, ComputedRun]:
 
 
 def ask(name: str, index: int, probe: Probe) -> Answer | None:
-    """What the tensors of a run answer after `index` steps; None while they are being asked.
+    """The answer of the tensors after `index` steps; None until it is there.
 
-    A quick answer is waited for a moment, so that the page is drawn once.
+    Waits a moment for a quick answer, so that the page is drawn once.
     """
     _, held = st.session_state["runs"][name]
     first = (index, probe) not in held.run.asked
@@ -66,20 +66,20 @@ def ask(name: str, index: int, probe: Probe) -> Answer | None:
 
 
 def waits(draw: Callable[[], ComputedRun]) -> tuple[ComputedRun, bool]:
-    """Draw a run, and say whether more is to come than what was drawn: an answer may arrive while the page is made."""
+    """Draw a run, and return it with True if the rest of it or an answer was missing when it was drawn."""
     _drawing.unanswered = False
     run = draw()
     return run, run.waiting or _drawing.unanswered
 
 
 def again(name: str, scenario: Scenario) -> None:
-    """Compute a run anew that was given up or stopped. What had been checked stays on the screen meanwhile."""
+    """Compute a run again that failed or was stopped. Its checks stay on the screen until then."""
     view, held = st.session_state["runs"][name]
     st.session_state["runs"][name] = (view, _hold(scenario, held))
 
 
 def stop(name: str) -> None:
-    """Compute no more of what this place shows."""
+    """Stop computing the run of this place."""
     view, held = st.session_state["runs"][name]
     st.session_state["runs"][name] = (view, client().stop(held))
 

@@ -1,16 +1,17 @@
-"""Which screen an address shows, and the bar that leads to all of them."""
+"""Which page an address shows, and the bar with links to all pages."""
 
 from collections.abc import Callable
 
 import streamlit as st
 
 from pagedviz import lesson as lessons
-from pagedviz.ui import compute, glossary_page, home_page, lesson_page, sequences_page, speed_page
-from pagedviz.ui.address import plain
+from pagedviz.ui import compute
+from pagedviz.ui.elements.markdown import plain
 from pagedviz.ui.links import Link, links
+from pagedviz.ui.pages import glossary, home, lesson, sequences, speed
 
-# What no setting of Streamlit's does: less room above the first element, and, in both themes, words that stand out by
-# 4.5 to 1 in captions and on the button that matters.
+# Streamlit has no settings for these: less room above the first element, and in both themes a contrast of at least
+# 4.5 to 1 for captions and for the primary button.
 STYLE = """<style>
 .stMainBlockContainer { padding: 1.2rem 1.6rem 3rem; }
 .stAppHeader { display: none; }
@@ -22,9 +23,9 @@ STYLE = """<style>
 </style>"""
 
 PAGES: dict[str, Callable[[], None]] = {
-    "sequences": sequences_page.show,
-    "speed": speed_page.show,
-    "glossary": glossary_page.show,
+    "sequences": sequences.show,
+    "speed": speed.show,
+    "glossary": glossary.show,
 }
 
 
@@ -33,22 +34,22 @@ def show() -> None:
     name, page = st.query_params.get("lesson"), st.query_params.get("page")
     links(_bar(name, page), key="bar", end=compute.backend())
     if name is not None and name in lessons.names():
-        lesson_page.show(name)
+        lesson.show(name)
     elif page is not None and page in PAGES:
         PAGES[page]()
     else:
         if name is not None or page is not None:
             kind, wanted = ("page", page) if name is None else ("lesson", name)
             st.info(f"There is no {kind} “{plain((wanted or '')[:60])}”. This is the first screen.")
-        home_page.show()
+        home.show()
 
 
 def _bar(name: str | None, page: str | None) -> list[Link]:
     return [
         Link("pagedviz", "", current=name is None and page is None),
         *(
-            Link(lesson.title, f"lesson={lesson.name}", name == lesson.name, lesson.claim, menu="Lessons")
-            for lesson in lesson_page.every()
+            Link(each.title, f"lesson={each.name}", name == each.name, each.claim, menu="Lessons")
+            for each in lesson.every()
         ),
         Link("Your sequences", "page=sequences", page == "sequences"),
         Link("Speed", "page=speed", page == "speed"),

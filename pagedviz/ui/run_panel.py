@@ -15,33 +15,32 @@ from pagedviz.run import trace
 from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.ui import compute
-from pagedviz.ui.address import plain
+from pagedviz.ui.elements.chart import chart
+from pagedviz.ui.elements.markdown import plain
 from pagedviz.ui.stage import stage
 
-POLL_SECONDS = 0.6  # how often verdicts that arrive later are fetched
-ANSWER_SECONDS = 0.2  # and answers, once every verdict is there
-
-
-STAGE = "stage"  # every page shows the one stage, so that it is never there twice while pages change
+POLL_SECONDS = 0.6  # between two looks for new verdicts
+ANSWER_SECONDS = 0.2  # between two looks for an answer, when every verdict is there
+STAGE = "stage"  # one key for all pages, so that the stage is never there twice while pages change
 
 
 def step_of(name: str, start: int) -> int:
-    """The step that the stage shows of a run; `start` while it has not said."""
+    """The step of a run that the stage shows; `start` until the stage reports one."""
     at = (st.session_state.get(STAGE) or {}).get("at")
     return int(at["step"]) if at and at["run"] == name else start
 
 
 def go(name: str, step: int) -> None:
-    """Ask the stage to play to a step of a run, once it is known.
+    """Ask the stage to play to a step of a run as soon as the stage has that step.
 
-    Called from callbacks only: a page that is being drawn may be overtaken: it writes nothing for its successor.
+    Only callbacks call this: Streamlit may draw a page twice, and a wish must be written once.
     """
     nonce = st.session_state["nonce"] = st.session_state.get("nonce", 0) + 1
     st.session_state.setdefault("wishes", {})[name] = {"nonce": nonce, "step": step, "play": True}
 
 
 def live(key: str, body: Callable[[], ComputedRun]) -> None:
-    """Show a page's body, and show it again every moment while its run is being computed."""
+    """Show the body of a page, and draw it again at intervals while its run is being computed."""
     poll = st.session_state.get(f"{key}-poll", POLL_SECONDS)
     started = compute.started()
 
@@ -56,24 +55,24 @@ def live(key: str, body: Callable[[], ComputedRun]) -> None:
 
 
 def show_stage(place: str, name: str, view: RunView, run: ComputedRun, start: int, **more: Any) -> None:
-    """The stage itself. `name` identifies the run: while it stays, the learner's step stays. `place` is what
-    `compute.follow` was called with."""
+    """Show the stage. `name` identifies the run: while it is the same, the stage stays at the learner's step. `place`
+    is what `compute.follow` was called with."""
     data = view.stage_data(name, run, compute.backend())
-    # A browser that has to build the stage anew, after a lost connection perhaps, goes on where the learner was.
+    # After a lost connection the browser builds the stage again; it then continues at the learner's step.
     data |= {"step": step_of(name, start), "goto": _wish(name), "pauses": [], "veil": None, "in_address": True}
     data |= {"lens": _lens(place, name, view)}
     stage(data | more, key=STAGE)
 
 
 def _wish(name: str) -> dict[str, Any] | None:
-    """The step that the stage is to go to, until it says that it has heard: it may come onto the page only now."""
+    """The step that the stage should play to. It is sent until the stage, which may be new, confirms it."""
     wish: dict[str, Any] | None = st.session_state.get("wishes", {}).get(name)
-    heard = (st.session_state.get(STAGE) or {}).get("at") or {}
-    return None if wish is None or wish["nonce"] <= (heard.get("nonce") or 0) else wish
+    confirmed = (st.session_state.get(STAGE) or {}).get("at") or {}
+    return None if wish is None or wish["nonce"] <= (confirmed.get("nonce") or 0) else wish
 
 
 def _lens(place: str, name: str, view: RunView) -> dict[str, Any] | None:
-    """What the open lens wants to see, and the kernel's answer, None while it is being asked."""
+    """What the open lens asks for, and the answer of the kernel, None until it is there."""
     asked: Any = (st.session_state.get(STAGE) or {}).get("lens")
     probe = lens_of(asked)
     if probe is None or asked["run"] != name or asked["step"] > len(view.steps):
@@ -82,9 +81,9 @@ def _lens(place: str, name: str, view: RunView) -> dict[str, Any] | None:
 
 
 def lens_of(asked: Any) -> Lens | None:
-    """The probe of what the stage asks for, or None: it comes from a browser, so it may be anything.
+    """The probe that the stage asks for; None where it makes no sense, since a browser may send anything.
 
-    Whole numbers only: to a dictionary of answers True and 1.0 are 1, and to a kernel they are not.
+    Only whole numbers are taken: True and 1.0 are equal to 1 as keys of the answers, but not to a kernel.
     """
     match asked:
         case {"run": str(), "step": step, "seq_id": str(seq_id), **more}:
@@ -108,10 +107,6 @@ def show_charts(key: str, view: RunView, run: ComputedRun, step: int) -> None:
         charts[chosen]()
 
 
-def _plot(figure: Any, key: str, alt: str) -> None:
-    st.plotly_chart(figure, key=key, config={"displayModeBar": False}, alt=alt)
-
-
 def _weights(key: str, view: RunView, run: ComputedRun, step: int) -> None:
     check = view.checks(run)[step]
     if check is None:
@@ -127,14 +122,14 @@ def _weights(key: str, view: RunView, run: ComputedRun, step: int) -> None:
     )
     places = places_of_last_layer(view.snapshot(step), seq_id)
     alt = f"Attention weights of {seq_id}'s newest token by block"
-    _plot(attention_weights(rows, places[: len(rows[0])]), f"{key}-weights", alt)
+    chart(attention_weights(rows, places[: len(rows[0])]), f"{key}-weights", alt)
 
 
 def places_of_last_layer(snapshot: Snapshot, seq_id: str) -> list[str]:
-    """Where each logical block of a sequence is, in the last layer: it is of the last group."""
+    """Where each logical block of a sequence lies in the last layer, which is of the last group."""
     row, names = snapshot.all_tables[-1][seq_id], []
     for j, host_block in enumerate(snapshot.host_tables[seq_id]):
-        block = row[j] if j < len(row) else None  # a prefix is named group by group
+        block = row[j] if j < len(row) else None  # a hit fills the tables group by group
         if block is None:
             names.append("no block yet" if host_block is None else f"host block {host_block}")
         else:
@@ -144,7 +139,7 @@ def places_of_last_layer(snapshot: Snapshot, seq_id: str) -> list[str]:
 
 def _error(key: str, view: RunView, run: ComputedRun, step: int) -> None:
     st.caption("The largest difference between the paged kernel and dense attention, over all layers and sequences.")
-    _plot(error_by_step(view.checks(run), step), f"{key}-error", "Largest error of each step, against the tolerance")
+    chart(error_by_step(view.checks(run), step), f"{key}-error", "Largest error of each step, against the tolerance")
 
 
 def _memory(key: str, view: RunView, step: int) -> None:
@@ -155,11 +150,11 @@ def _memory(key: str, view: RunView, step: int) -> None:
         f"Now: {now.filled} slots filled, {now.unfilled} unfilled in used blocks, {now.free} free{shared}. "
         f"A slot holds one token's K and V in every layer{' of a group' if several else ''}."
     )
-    _plot(memory_by_step(view.memory, step), f"{key}-memory", "Slots of the device pool by step")
+    chart(memory_by_step(view.memory, step), f"{key}-memory", "Slots of the device pool by step")
 
 
 def show_downloads(key: str, view: RunView, run: ComputedRun, name: str) -> None:
-    """The scenario and the trace as files. A trace is offered as far as it has been computed."""
+    """Offer the scenario and the trace as files. The trace goes as far as the run has been computed."""
     with st.popover("Export"):
         st.download_button(
             "Scenario (JSON)",

@@ -6,10 +6,12 @@ from typing import Any
 from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.ui import stage
+from pagedviz.ui.stage.bundle import bundle
 
 Data = dict[str, Any]
 
 # What the stage knows at each step, in the snapshot's words; of cached blocks the group too, which JSON does not say.
+IMPORT_REPLAY = 'import { Replay } from "./state/replay.js";'
 REPLAY = """(base, events) => {
   const plain = (map, of = (value) => value) => Object.fromEntries([...map].map(([key, value]) => [key, of(value)]));
   const counts = (list) => Object.fromEntries([...list].map((n, block) => [block, n]).filter(([, n]) => n));
@@ -36,22 +38,20 @@ REPLAY = """(base, events) => {
 }"""
 
 
-def call(browser: Any, function: str, *arguments: Any) -> Any:
-    """What a function says that may use all of the stage's own."""
+def call(browser: Any, imports: str, function: str, *arguments: Any) -> Any:
+    """What a function returns that uses the stage's modules; `imports` are its import lines."""
+    modules = stage.modules() | {"call.js": f"{imports}\nexport default {function};\n"}
     page = browser.new_page()
     try:
-        return page.evaluate(
-            "([js, of, given]) => new Function(js.replace('export default function', 'function unused')"
-            " + `; return (${of});`)()(...given)",
-            [stage.javascript(), function, arguments],
-        )
+        js = bundle(modules, "call.js").replace("export default", "return")
+        return page.evaluate("([js, given]) => new Function(js)()(...given)", [js, arguments])
     finally:
         page.close()
 
 
 def replayed(browser: Any, base: Snapshot, events: Iterable[Event]) -> list[Data]:
     """What the stage makes of a log: the state before it, and after each event."""
-    states: list[Data] = call(browser, REPLAY, base.to_json(), [event.to_json() for event in events])
+    states: list[Data] = call(browser, IMPORT_REPLAY, REPLAY, base.to_json(), [event.to_json() for event in events])
     return states
 
 

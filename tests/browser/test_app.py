@@ -16,7 +16,7 @@ from pagedviz.scenario.operations import Add, Append, Draft, Generate, Verify
 from pagedviz.scenario.scenario import Scenario, parse
 from pagedviz.scenario.settings import CacheConfig
 from pagedviz.ui import address
-from pagedviz.ui.own_run import dry_run
+from pagedviz.ui.sandbox.dry_run import dry_run
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -118,7 +118,7 @@ def test_what_is_shown_below_is_of_the_stages_step_only_where_the_page_says_so(n
 
 def test_your_own_run_grows_by_each_button_and_undo_takes_each_back():
     app = shown(page="sequences")
-    app.text_input(key="own-more").set_value("fathers")
+    app.text_input(key="sandbox-more").set_value("fathers")
     press(app, "Append")
     press(app, "Generate 1")
     press(app, "Fork")
@@ -195,12 +195,12 @@ def test_where_nothing_was_measured_one_sentence_says_so(monkeypatch, tmp_path):
 
 def test_requests_are_submitted_served_and_aborted():
     app = shown(page="sequences")
-    typed(app, "own-request-prompt", "it was the best of times")
+    typed(app, "sandbox-request-prompt", "it was the best of times")
     press(app, "Submit")
-    typed(app, "own-request-prompt", "it was the worst")
+    typed(app, "sandbox-request-prompt", "it was the worst")
     press(app, "Submit")
     press(app, "1 engine step")
-    app.radio(key="own-request").set_value("C")
+    app.radio(key="sandbox-request").set_value("C")
     app.run()
     press(app, "Abort")
     press(app, "10 engine steps")
@@ -216,8 +216,8 @@ def test_requests_are_submitted_served_and_aborted():
 
 def test_the_text_is_that_of_the_run_even_where_python_hashes_two_runs_alike():
     app = shown(page="sequences")
-    typed(app, "own-request-prompt", "it was")
-    app.number_input(key="own-request-priority").set_value(-1)
+    typed(app, "sandbox-request-prompt", "it was")
+    app.number_input(key="sandbox-request-priority").set_value(-1)
     press(app, "Submit")
     app.text_area[0].set_value(held(app).to_text().replace('"priority": -1', '"priority": -2'))
     press(app, "Run this text")
@@ -228,10 +228,10 @@ def test_the_text_is_that_of_the_run_even_where_python_hashes_two_runs_alike():
 
 def test_a_request_that_can_never_fit_is_refused_in_a_sentence_and_its_text_stays():
     app = shown(page="sequences")
-    typed(app, "own-request-prompt", "word " * 60)
+    typed(app, "sandbox-request-prompt", "word " * 60)
     press(app, "Submit")
     assert "B needs 16 blocks by itself, and the whole device pool has 12" in app.warning[0].value
-    assert app.text_input(key="own-request-prompt").value == "word " * 60
+    assert app.text_input(key="sandbox-request-prompt").value == "word " * 60
     assert "scenario" not in app.query_params
 
 
@@ -292,7 +292,7 @@ def test_tokens_are_drafted_by_the_drafter_or_typed_and_then_verified():
     assert app.warning[0].value.startswith("Refused: the text is")
     press(app, "Verify")
     assert "Verify" not in labels(app)
-    typed(app, "own-drafts", "never said")
+    typed(app, "sandbox-drafts", "never said")
     press(app, "Draft")
     assert "Drafted for A: “never said”" in [caption.value for caption in app.caption]
     press(app, "Verify")
@@ -321,10 +321,10 @@ def test_blocks_go_to_the_host_tier_and_come_back_and_each_transfer_ends_as_it_i
     press(app, "Store A")
     press(app, "Finish")
     press(app, "Free")
-    typed(app, "own-prompt", "1 2 3 4 5 6 7 8")
+    typed(app, "sandbox-prompt", "1 2 3 4 5 6 7 8")
     press(app, "Add")
     press(app, "Free")
-    typed(app, "own-load", "Four score and seven years")
+    typed(app, "sandbox-load", "Four score and seven years")
     press(app, "Load")
     assert "Transfer 3: 2 blocks from the host" in [caption.value for caption in app.caption]
     press(app, "Cancel")
@@ -337,12 +337,12 @@ def test_blocks_go_to_the_host_tier_and_come_back_and_each_transfer_ends_as_it_i
 def test_a_request_with_several_beams_shows_as_one_and_only_where_its_profile_forks():
     app = shown(page="sequences")
     press(app, "Free")
-    typed(app, "own-request-prompt", "it was the best of times")
+    typed(app, "sandbox-request-prompt", "it was the best of times")
     chosen(app, "beams", 2)
     press(app, "Submit")
     press(app, "1 engine step")
     assert held(app).to_json()["ops"][-2]["beams"] == 2
-    assert app.number_input(key="own-request-beams").value == 1
+    assert app.number_input(key="sandbox-request-beams").value == 1
     assert [radio.options for radio in app.radio if radio.label in ("Sequence", "Request")] == [["B"]]
     assert "Draft" not in labels(app)
     chosen(app, "Profile", "vllm-v1")

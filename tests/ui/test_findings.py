@@ -17,6 +17,7 @@ from pagedviz.runtime.runner import Runner  # noqa: E402
 from pagedviz.scenario.operations import Add, Append, EngineSteps, Free, Submit  # noqa: E402
 from pagedviz.scenario.scenario import Scenario  # noqa: E402
 from pagedviz.scenario.settings import CacheConfig  # noqa: E402
+from pagedviz.ui import findings  # noqa: E402
 from tests.benchmarks import measurement_cases as made  # noqa: E402
 
 CACHE = CacheConfig(num_blocks=9, profile="vllm-v1", host_blocks=0, scatter=True)
@@ -211,6 +212,10 @@ def test_no_record_is_one_sentence(monkeypatch, tmp_path):
         "Nothing has been recorded in recorded.json yet; on a machine with an NVIDIA GPU make bench writes none.json."
     )
     assert app.caption[0].value.replace("\\", "") == said
+
+
+def test_every_kind_of_probe_can_be_shown():
+    assert set(findings.SHOWN) == set(probe.Probe.kinds.values())
 
 
 def test_refusal_and_waiting_are_sentences():

@@ -13,8 +13,8 @@ from pagedviz.run_view import RunView
 from pagedviz.runtime.client import ComputedRun
 from pagedviz.scenario.operations import Add, Append
 from pagedviz.scenario.scenario import Scenario
-from pagedviz.ui import sequences_page
-from pagedviz.ui.sequences_page import compared
+from pagedviz.ui.pages import sequences
+from pagedviz.ui.pages.sequences import compared
 from tests.runtime.runner.runner_cases import TINY, Played
 
 RUN = Scenario(0, TINY, (Add("A", ("a", "b", "c")), Append("A", ("d",))))
@@ -81,4 +81,4 @@ def test_before_all_is_computed_nothing_is_said_of_the_whole(run):
 def test_scores_of_another_machine_may_differ_by_rounding_alone(run, score, same):
     computed, _ = run
     claim = {"event": {"scores": [score]}, "check": {"ok": True}}
-    assert sequences_page._as_computed(claim, {"event": {"scores": (-1.5,)}}, computed.checks[0]) is same
+    assert sequences._as_computed(claim, {"event": {"scores": (-1.5,)}}, computed.checks[0]) is same

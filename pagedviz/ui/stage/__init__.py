@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from pagedviz.ui.stage.bundle import bundle
+
 HERE = Path(__file__).parent
 
-# Streamlit takes one inline module. The files are ordinary ES modules that import each other; joined in this order,
-# their import lines and `export` words are dropped and the one `export default`, in stage.js, is left.
-MODULES = (
-    "entries", "changes",
-    "replay_blocks", "replay_requests", "replay_windows", "replay_drafts", "replay_tier", "replay",
-    "dom", "colours", "hashes", "text", "slots", "concerned", "derive", "uses", "icons",
-    "tables", "logical", "sequences", "beams", "requests", "physical", "tier",
-    "bigpaint", "bigpool", "pools",
-    "links", "panel", "timeline", "transport", "moves", "moves_serving", "motion",
-    "lens_stops", "lens_turns", "lens_strips", "lens_marks", "lens_source", "lens", "keys", "stage",
-)  # fmt: skip
+STYLES = ("stage", "serving", "lens")  # in this order: the later may overrule the earlier
 
 
-def javascript() -> str:
-    """All modules joined into one, with one `export default`."""
-    joined = "\n".join((HERE / f"{name}.js").read_text(encoding="utf-8") for name in MODULES)
-    joined = re.sub(r"^import [^;]*?from \"\./[\w.]+\";\n", "", joined, flags=re.MULTILINE)
-    return re.sub(r"^export (?!default)", "", joined, flags=re.MULTILINE)
+def modules() -> dict[str, str]:
+    """The text of each of the stage's modules, by its path."""
+    return {path.relative_to(HERE).as_posix(): path.read_text(encoding="utf-8") for path in HERE.rglob("*.js")}
 
 
 _component = st.components.v2.component(
     "pagedviz_stage",
-    css="".join((HERE / f"{name}.css").read_text(encoding="utf-8") for name in ("stage", "serving", "lens")),
-    js=javascript(),
+    css="".join((HERE / f"css/{name}.css").read_text(encoding="utf-8") for name in STYLES),
+    js=bundle(modules(), "stage.js"),
 )
 
 
@@ -48,9 +37,9 @@ def stage(
 
     `data` is the run as plain JSON: base snapshot, steps (event, sentence, source line), checks so far. Sending it
     again with the same `run` keeps the learner's step, whatever else has changed; another `run` starts at
-    `data["step"]`. `data["goto"]`, {"nonce", "step", "play"}, is a wish; a larger nonce is a new one. Where the learner
-    rests comes back a moment later as `stage(...).at`, {"run", "step", "nonce"}, with the nonce of the last wish that
-    was heard, None until then; `on_at` is called when it changes.
+    `data["step"]`. `data["goto"]`, {"nonce", "step", "play"}, asks the stage to go to a step; each new nonce is a new
+    request. A moment after the learner rests at a step, it comes back as `stage(...).at`, {"run", "step", "nonce"},
+    with the nonce of the last `goto` that was followed. It is None until then; `on_at` is called when it changes.
 
     Where `data["cache"]` gives the model's sizes, the learner can open the kernel lens. What it asks for comes back as
     `stage(...).lens`, {"run", "step", "seq_id", "layer", "head", "num_splits"}, None while it is closed; `on_lens` is

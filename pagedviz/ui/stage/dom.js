@@ -1,4 +1,4 @@
-// Small helpers. User text only ever arrives through textContent and attributes, never as markup.
+// Small helpers. User text arrives through textContent and attributes only, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -55,8 +55,6 @@ export function syncKeyed(parent, items, keyOf, make, update) {
     update?.(node, item);
   }
 }
-
-export const nodesOf = (parent) => keyed.get(parent) ?? new Map();
 
 // A row of `count` cells; each is a slot (hatched or dashed) with the fill that covers it.
 export function drawCells(parent, count, cellAt) {

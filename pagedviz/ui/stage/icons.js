@@ -1,7 +1,7 @@
 // One icon and one short word per kind of event. Paths are drawn on a 16 x 16 grid.
 import { h, svg } from "./dom.js";
 
-export const KINDS = {
+const KINDS = {
   SequenceAdded: { word: "add", path: "M8 3v10M3 8h10" },
   SequenceForked: { word: "fork", path: "M8 14V9M8 9C8 6 3.5 7 3.5 3M8 9c0-3 4.5-2 4.5-6M1.7 4.6 3.5 2.8l1.8 1.8M10.7 4.6l1.8-1.8 1.8 1.8" },
   BlockAllocated: { word: "take", path: "M2.5 5.5h11v8h-11zM8 1v6.5M5.8 5.3 8 7.5l2.2-2.2" },

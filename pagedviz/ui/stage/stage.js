@@ -1,36 +1,35 @@
 // The stage: one instance per place on the page, kept through Streamlit's reruns.
-import { h, setAttr, setText } from "./dom.js";
-import { entryOf, isHost } from "./entries.js";
-import { Replay } from "./replay.js";
-import { colourBook } from "./colours.js";
-import { ownersByEntry } from "./derive.js";
-import { usesOf } from "./uses.js";
-import { drawSequences, makeSequences } from "./sequences.js";
-import { drawRequests, makeRequests } from "./requests.js";
-import { drawPools, makePools } from "./pools.js";
-import { drawPanel, makePanel, settlePanel, verdictOf } from "./panel.js";
-import { drawTimeline, makeTimeline } from "./timeline.js";
-import { drawTransport, makeTransport } from "./transport.js";
-import { Links } from "./links.js";
-import { chainLinks } from "./hashes.js";
-import { Motion } from "./motion.js";
-import { Lens } from "./lens.js";
+import { h, setAttr } from "./dom.js";
+import { entryOf, isHost } from "./state/entries.js";
+import { Replay } from "./state/replay.js";
+import { colourBook } from "./derived/colours.js";
+import { ownersByEntry } from "./derived/owners.js";
+import { featuresOf } from "./derived/features.js";
+import { drawHeader, makeHeader } from "./draw/header.js";
+import { drawSequences, makeSequences } from "./draw/sequences.js";
+import { drawRequests, makeRequests } from "./draw/requests.js";
+import { drawPools, makePools } from "./pools/pools.js";
+import { drawPanel, makePanel } from "./panel/panel.js";
+import { settleCode } from "./panel/code.js";
+import { verdictOf } from "./panel/verdict.js";
+import { drawTimeline, makeTimeline } from "./draw/timeline.js";
+import { drawTransport, makeTransport } from "./draw/transport.js";
+import { Highlight } from "./highlight/highlight.js";
+import { chainEnds } from "./derived/chains.js";
+import { Motion } from "./motion/motion.js";
+import { Playback } from "./playback.js";
+import { Lens } from "./lens/lens.js";
 import { listenToKeys } from "./keys.js";
-import { marked, isDark } from "./text.js";
+import { isDark } from "./text.js";
 
-const STEP_MS = 1000;
-const FASTEST_MS = 40;
-const ON_THE_WAY_MS = 6000;
-const TELL_AFTER_MS = 150;
+const REST_MS = 150;
 
 class Stage {
   constructor(parent) {
     this.parent = parent;
     this.step = 0;
-    this.until = 0;
-    this.speed = 1;
+    this.playback = new Playback(this);
     this.chosen = "";
-    this.playing = null;
     this.pauseText = "";
     this.build();
     this.unlisten = listenToKeys(this);
@@ -40,43 +39,39 @@ class Stage {
 
   build() {
     this.root = h("div", { class: "stage", "data-testid": "stage" });
-    this.status = h("p", { class: "server-status", role: "status" });
-    this.op = h("p", { class: "op quiet" });
-    this.sentence = h("p", { class: "sentence", "aria-live": "polite" });
-    this.notice = h("div", { class: "notice", hidden: "" }, h("b"), h("p"), h("p", { class: "quiet" }, "Nothing has changed."));
+    this.header = makeHeader();
     this.sequences = makeSequences((seq) => {
       this.chosen = seq;
       this.draw();
     });
     this.requests = makeRequests();
-    this.links = new Links(this.root);
-    this.pools = makePools(this.links);
+    this.highlight = new Highlight(this.root);
+    this.pools = makePools(this.highlight);
     this.panel = makePanel();
     this.lens = new Lens(this);
     this.timeline = makeTimeline((step) => this.goTo(step, { animate: step === this.step + 1 }));
     this.transport = makeTransport({
       back: () => this.back(),
       forward: () => this.forward(),
-      toggle: () => this.toggle(),
-      speed: (speed) => (this.speed = speed),
+      toggle: () => this.playback.toggle(),
+      speed: (speed) => (this.playback.speed = speed),
       scrub: (step) => this.goTo(step),
     }, this.lens.button);
     const bigOf = (entry) => (entry === null ? null : isHost(entry) ? this.pools.host.big : this.pools.device.big);
     const bigRect = (end) => bigOf(entryOf(end))?.rectOf(entryOf(end)) ?? null;
-    this.links.bigRect = bigRect;
-    this.links.chainOf = (link) => (this.drawn ? chainLinks(this.drawn, link) : []);
-    this.links.repaint = () => [this.pools.device.big, this.pools.host.big].forEach((big) => big?.view && big.paint());
+    this.highlight.connectors.bigRect = bigRect;
+    this.highlight.chainOf = (link) => (this.drawn ? chainEnds(this.drawn, link) : []);
+    this.highlight.repaint = () => [this.pools.device.big, this.pools.host.big].forEach((big) => big?.view && big.paint());
     this.motion = new Motion(this.root, bigRect);
-    const top = h("header", { class: "top" }, this.status, this.op, this.sentence, this.notice);
     const main = h("div", { class: "main" }, this.requests.node, this.sequences.node, this.pools.node, this.lens.node);
     const bar = h("footer", { class: "bar" }, this.transport.pause, this.transport.node, this.timeline.node);
-    this.root.prepend(h("div", { class: "body" }, h("div", { class: "middle" }, top, main), this.panel.node), bar);
+    this.root.prepend(h("div", { class: "body" }, h("div", { class: "middle" }, this.header.node, main), this.panel.node), bar);
     this.parent.append(this.root);
   }
 
-  // New data from Python: another run starts over, the same run keeps its step, new checks only redraw.
-  update(data, tell) {
-    this.tell = tell;
+  // New data from Python: another run starts over; the same run keeps its step, and new checks only redraw.
+  update(data, send) {
+    this.send = send;
     setAttr(this.root, "data-theme", isDark(this.root) ? "dark" : "light");
     const first = this.data === undefined;
     const known = this.data?.run === data.run;
@@ -85,44 +80,39 @@ class Stage {
     if (!known || length !== data.steps.length) {
       this.replay = new Replay(data.base, data.steps);
       this.colours = colourBook(data.base, data.steps);
-      this.uses = usesOf(data.base, data.steps);
+      this.features = featuresOf(data.base, data.steps);
     }
     const total = data.steps.length;
     const before = this.step;
     if (!known) {
-      this.stop();
+      this.playback.stop();
       this.motion.finish();
       this.pauseText = "";
       this.chosen = "";
       this.step = data.step ?? 0;
-      this.until = this.step > total ? this.step : 0; // a step that is still to come is played to when it does
+      this.playback.until = this.step > total ? this.step : 0; // a step that is not known yet is played to once it is
     }
     this.step = Math.max(0, Math.min(this.step, total));
     if (known && length !== total && before !== this.step) this.motion.finish();
     this.draw();
-    if (!first && this.step !== before) this.tellSoon();
+    if (!first && this.step !== before) this.reportSoon();
     this.follow(data.goto);
-    if (known && total > length && this.until > this.step) this.play(this.until);
+    if (known && total > length && this.playback.until > this.step) this.playback.play(this.playback.until);
   }
 
-  // A wish is obeyed once, also by a stage that comes onto the page after it was made; Python hears which was.
+  // Python asks for a step. Each request is followed once, also by a stage that comes onto the page after it was made, and
+  // its nonce is reported.
   follow(goto) {
     if (!goto || goto.nonce === this.nonce) return;
     this.nonce = goto.nonce;
-    this.tellSoon();
-    if (goto.play && goto.step > this.step) this.play(goto.step);
-    else {
-      this.stop();
-      this.goTo(goto.step);
-    }
+    this.reportSoon();
+    if (goto.play && goto.step > this.step) this.playback.play(goto.step);
+    else this.goTo(goto.step);
   }
 
   goTo(step, { animate = false, playing = false } = {}) {
     const target = Math.max(0, Math.min(step, this.data.steps.length));
-    if (!playing) {
-      this.stop();
-      this.until = 0;
-    }
+    if (!playing) this.playback.giveUp();
     if (target === this.step) return this.drawBar();
     const event = target === this.step + 1 ? this.data.steps[target - 1].event : null;
     this.motion.finish();
@@ -130,8 +120,8 @@ class Stage {
     this.step = target;
     this.pauseText = "";
     this.draw();
-    if (before) this.motion.after(event, before, this.drawn.state, this.playing ? this.speed : 1);
-    this.tellSoon();
+    if (before) this.motion.after(event, before, this.drawn.state, this.playback.isPlaying ? this.playback.speed : 1);
+    this.reportSoon();
   }
 
   back() {
@@ -142,54 +132,19 @@ class Stage {
     this.goTo(this.step + 1, { animate: true });
   }
 
-  toggle() {
-    if (this.playing) {
-      this.stop();
-      this.until = 0;
-    } else this.play();
-    this.drawBar();
+  // The step is reported to Python once the learner rests at it; during fast play only at the end.
+  reportSoon() {
+    clearTimeout(this.reporting);
+    this.reporting = setTimeout(() => this.reportNow(), this.playback.isPlaying ? 4 * REST_MS : REST_MS);
   }
 
-  // Plays to the end, or up to a step; while it plays, a new target only changes where it stops. A target that is not
-  // known yet is played to when it comes. A long way to a target is played faster, a step every 0.04 s at the least.
-  play(until = Infinity) {
-    if (until === Infinity && this.step >= this.data.steps.length) this.goTo(0);
-    this.until = until;
-    if (this.playing) return;
-    const pace = until === Infinity ? STEP_MS : Math.max(FASTEST_MS, Math.min(STEP_MS, ON_THE_WAY_MS / (until - this.step)));
-    const tick = () => {
-      this.goTo(this.step + 1, { animate: true, playing: true });
-      const pause = this.data.pauses?.find(({ step }) => step === this.step);
-      if (pause) {
-        this.pauseText = pause.text;
-        this.until = 0;
-      }
-      if (pause || this.step >= Math.min(this.until, this.data.steps.length)) this.stop();
-      else this.playing = setTimeout(tick, pace / this.speed);
-      this.drawBar();
-    };
-    this.playing = setTimeout(tick, 60);
-    this.drawBar();
-  }
-
-  stop() {
-    clearTimeout(this.playing);
-    this.playing = null;
-  }
-
-  // Python hears of the step once it has rested; during fast play only at the end.
-  tellSoon() {
-    clearTimeout(this.telling);
-    this.telling = setTimeout(() => this.tellNow(), this.playing ? 4 * TELL_AFTER_MS : TELL_AFTER_MS);
-  }
-
-  tellNow() {
+  reportNow() {
     this.lens.askNow();
-    if (!this.telling) return;
-    clearTimeout(this.telling);
-    this.telling = null;
+    if (!this.reporting) return;
+    clearTimeout(this.reporting);
+    this.reporting = null;
     if (this.data.in_address) this.writeAddress();
-    this.tell("at", { run: this.data.run, step: this.step, nonce: this.nonce ?? 0 });
+    this.send("at", { run: this.data.run, step: this.step, nonce: this.nonce ?? 0 });
   }
 
   // The address holds the step, so that a copied link opens there. No history entry: Back leaves the page.
@@ -209,16 +164,17 @@ class Stage {
       owners: ownersByEntry(state),
       colours: this.colours,
       steps: data.steps,
+      status: data.status ?? "",
       checks: data.checks ?? [],
       check: data.checks?.[step] ?? null,
       excerpts: data.excerpts ?? [],
       backend: data.backend ?? "",
       veil: data.veil,
       chosen: this.chosen,
-      uses: this.uses,
+      features: this.features,
       maxSeqs: data.cache?.max_num_seqs ?? null,
       numLayers: data.cache?.num_layers ?? 1,
-      playing: this.playing !== null,
+      playing: this.playback.isPlaying,
       pauseText: this.pauseText,
     };
   }
@@ -226,18 +182,19 @@ class Stage {
   draw() {
     const view = (this.drawn = this.view());
     this.lens.follow(view);
-    this.drawTop(view);
+    drawHeader(this.header, view);
+    setAttr(this.root, "data-refused", view.info?.refused ? "" : null);
     drawRequests(this.requests, view);
     drawSequences(this.sequences, view);
     drawPools(this.pools, view);
     drawPanel(this.panel, view);
     this.lens.draw();
     this.drawBar(view);
-    this.links.refresh();
+    this.highlight.refresh();
     setAttr(this.root, "data-steps", view.steps.length);
     setAttr(this.root, "data-verdict", verdictOf(view.check));
     setAttr(this.root, "data-step", view.step);
-    settlePanel(this.panel);
+    settleCode(this.panel);
   }
 
   drawBar(view = this.view()) {
@@ -245,33 +202,16 @@ class Stage {
     drawTimeline(this.timeline, view);
   }
 
-  drawTop({ info, step, event }) {
-    setText(this.status, this.data.status ?? "");
-    setText(this.op, info?.op_text ?? "");
-    const words = info?.sentence ?? (this.data.steps.length ? "The start: no step has been taken yet." : "Nothing has happened yet.");
-    if (this.sentence.textContent !== words) this.sentence.replaceChildren(...marked(words));
-    setAttr(this.sentence, "data-key", step);
-    const refused = info?.refused ?? null;
-    setAttr(this.notice, "hidden", refused ? null : "");
-    setAttr(this.root, "data-refused", refused ? "" : null);
-    if (!refused) return;
-    const { needed, free, total } = refused;
-    const there = free === undefined ? (total === undefined ? null : `${total} in all`) : `${free} free`;
-    setText(this.notice.children[0], `Refused${needed === undefined || there === null ? "" : `: ${needed} needed, ${there}`}.`);
-    setText(this.notice.children[1], refused.sentence === words ? "" : refused.sentence);
-    setAttr(this.notice, "data-kind", event.kind);
-  }
-
   onResize(width) {
     if (!this.data || this.timeline.width === width) return;
     this.timeline.width = width;
     this.drawBar();
-    this.links.light();
+    this.highlight.light();
   }
 
   destroy() {
-    this.stop();
-    clearTimeout(this.telling);
+    this.playback.stop();
+    clearTimeout(this.reporting);
     this.lens.destroy();
     this.motion.finish();
     this.observer.disconnect();
@@ -289,7 +229,7 @@ export default function ({ data, parentElement, setStateValue }) {
   if (!stages.has(parentElement)) stages.set(parentElement, new Stage(parentElement));
   const stage = stages.get(parentElement);
   stage.update(data, setStateValue);
-  // Streamlit may run the clean-up of an overtaken update while the component lives on: ask the page.
+  // Streamlit may run this for an older update while the component lives on, so the page is asked.
   return () => {
     if (stage.root.isConnected || stages.get(parentElement) !== stage) return;
     stage.destroy();

@@ -1,4 +1,4 @@
-// Words and colours of the page around us.
+// Text as it is written on the page, and whether the page is dark.
 import { h } from "./dom.js";
 
 // A token as it is written in a cell; white space gets a sign, so that it is not an empty cell.
@@ -6,6 +6,14 @@ export const tokenText = (token) => {
   const text = String(token);
   return text.trim() === "" ? text.replace(/\n/g, "⏎").replace(/[ \t]/g, "␣") || "∅" : text;
 };
+
+// "A", "A and B", "A, B and C".
+export const listed = (names) =>
+  names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;
+
+// 0.00032 as 3.2e-04, and 1e-4 as 1e-04.
+export const shortNumber = (value) => (value === 0 ? "0" : Math.abs(value) >= 0.001 && Math.abs(value) < 1000 ? String(Number(value.toPrecision(2))) : value.toExponential(1).replace("e-", "e-0").replace(/e-0(\d\d)/, "e-$1"));
+export const tolerance = (value) => value.toExponential().replace(/e-(\d)$/, "e-0$1");
 
 const PARTS = /“[^”]*”|(?<=\b(?:[Bb]locks?|slots?|chunks?) |\b(?:blocks|chunks) \[(?:\d+, )*|\bslots (?:\d+, )*)\d+/g;
 

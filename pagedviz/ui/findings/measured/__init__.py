@@ -1,0 +1,1 @@
+"""What was timed on this machine's GPU."""

@@ -1,0 +1,1 @@
+"""What an address may show: a page a file, each with `show`."""

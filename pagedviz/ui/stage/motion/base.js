@@ -1,0 +1,5 @@
+// Base: what moves when an operation is refused.
+
+export const moves = {
+  OperationRefused: (m) => m.appear(m.root.querySelector(".notice")),
+};
