@@ -3,6 +3,7 @@
 # make quick  passes the tests that one wants after each edit: in a minute, without a browser
 # make soak   does 100,000 random operations on the engine, each of them checked
 # make check  ruff and mypy
+# make pictures  draws the pictures of the README from the running app, in Chromium
 # make bench  measures this machine's NVIDIA GPU and writes benchmarks/measured.json
 # make bench-engine  measures the block manager's bookkeeping, which needs no GPU
 PYTHON ?= python3
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 # The browser tests come first: they are the longest files, and most of what they take is waiting.
 TOGETHER := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test quick soak check bench bench-engine clean
+.PHONY: run test quick soak check bench bench-engine pictures clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app.py
@@ -21,7 +22,7 @@ test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest $(TOGETHER)
 
 quick: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest $(TOGETHER) -m "not slow and not gpu" --ignore tests/browser --ignore tests/kernels --ignore-glob "tests/test_kernels_*"
+	$(BIN)/python -m pytest $(TOGETHER) -m "not slow and not gpu" --ignore tests/browser --ignore tests/kernels
 
 soak: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.soak
@@ -36,6 +37,10 @@ bench: $(VENV)/run.stamp
 
 bench-engine: $(VENV)/run.stamp
 	$(BIN)/python -m benchmarks.engine
+
+pictures: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.chromium
+	$(BIN)/python -m docs.pictures
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pagedviz needs Python 3.11 or newer; this is " + sys.version.split()[0])'

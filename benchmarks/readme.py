@@ -1,10 +1,10 @@
-"""Write the recorded tables into the README, between its two marks: python -m benchmarks.readme"""
+"""Write the recorded tables into benchmarks/README.md, between its two marks: python -m benchmarks.readme"""
 
 from pagedviz import measurements
 from pagedviz.measurements import Measurements, Row
 from pagedviz.run.play import PROJECT
 
-README = PROJECT / "README.md"
+README = PROJECT / "benchmarks/README.md"
 BEGIN, END = "<!-- python -m benchmarks.readme writes from here -->", "<!-- to here -->"
 
 

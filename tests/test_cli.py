@@ -121,7 +121,7 @@ def test_examples_show_what_a_server_has():
         shown = scenario.parse(file.read_text())
         player = planner(shown.cache, shown.seed)
         kinds |= {happening.event.kind for op in shown.ops for happening in player.perform(op)}
-        assert f"`{file.name}`" in (PROJECT / "README.md").read_text()
+        assert f"`{file.name}`" in (PROJECT / "docs/scenario.md").read_text(encoding="utf-8")
     assert kinds == set(Event.kinds) - OF_NO_EXAMPLE
 
 

@@ -35,7 +35,7 @@ from pagedviz.scenario.scenario import Scenario, parse
 from pagedviz.scenario.settings import CacheConfig
 from tests.engine.engine_cases import EXAMPLE
 
-README = Path(__file__).parents[2] / "README.md"
+PAPER = Path(__file__).parents[2] / "docs/scenario.md"
 
 
 def with_cache(**settings):
@@ -191,8 +191,8 @@ def test_every_verb_has_an_operation_that_is_written_with_it():
     assert [next(iter(op.to_json())) for op in written] == list(Op.kinds)
 
 
-def test_the_readme_has_a_row_for_every_setting_and_every_operation():
-    rows = [line for line in README.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+def test_the_paper_has_a_row_for_every_setting_and_every_operation():
+    rows = [line for line in PAPER.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
     documented = " ".join(row.split(" | ")[0] for row in rows)
     settings = [field.name for field in fields(CacheConfig)]
     assert [name for name in settings if f"`{name}`" not in documented] == []
