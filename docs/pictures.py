@@ -84,11 +84,11 @@ def animated(shots: list[tuple[bytes, int]], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    with serve(DOCS.parent / "app.py") as app, sync_playwright() as playwright:
+    with serve(DOCS.parent / "app.py") as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium.find(), args=["--no-sandbox"])
         for scheme in ("light", "dark"):
-            opened(browser, app, scheme, STILL, 1).screenshot(path=DOCS / f"page_{scheme}.png")
-            shots = list(frames(opened(browser, app, scheme, max(READ), SCALE)))
+            opened(browser, server.url, scheme, STILL, 1).screenshot(path=DOCS / f"page_{scheme}.png")
+            shots = list(frames(opened(browser, server.url, scheme, max(READ), SCALE)))
             path = DOCS / f"copy_on_write_{scheme}.webp"
             animated(shots, path)
             seconds = sum(ms for _, ms in shots) / 1000
