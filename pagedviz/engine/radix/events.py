@@ -16,7 +16,7 @@ class RadixEvent(Record):
 
 @dataclass(frozen=True)
 class RadixMatched(RadixEvent):
-    """Of a prompt's {num_given:token}, {num_tokens} were found, along nodes {nodes}: only whole pages, and never the
+    """The tree holds {num_tokens} of a prompt's {num_given:token}, along nodes {nodes}: whole pages only, and never the
     last token, which must be computed. The nodes count as used at time {time}."""
 
     num_given: int
@@ -27,7 +27,7 @@ class RadixMatched(RadixEvent):
 
 @dataclass(frozen=True)
 class RadixRevisited(RadixEvent):
-    """Of {num_given:token} to insert, {num_tokens} are in the tree already, along nodes {nodes}. The caller frees its
+    """The tree already holds {num_tokens} of the {num_given:token} to insert, along nodes {nodes}. The caller frees its
     {duplicates:duplicate page}. The nodes count as used at time {time}."""
 
     num_given: int

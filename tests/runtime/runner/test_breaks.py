@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import kernels
+from pagedviz.engine.blocks.changes import BlockChanges
 from pagedviz.engine.blocks.pool import BlockPool
 from pagedviz.engine.log.events.blocks import BlockFreed, BlockReleased, BlockShared
 from pagedviz.engine.log.events.transfers import BlockSpilled
-from pagedviz.engine.manager.block_manager import BlockManager
 from pagedviz.runtime.cache.kv_cache import KVCache
 from pagedviz.runtime.checking.kv_log import KVLog
 from pagedviz.scenario.operations import Add, Append, Fork, Free, Reload, Spill
@@ -81,7 +81,7 @@ def test_copy_of_the_first_layer_only_is_found(monkeypatch):
     ("tokens", "event"), [(("x",), "TokenWritten"), (("x", "y"), "TokensWritten")], ids=["one token", "several"]
 )
 def test_write_into_a_shared_block_is_found(monkeypatch, tokens, event):
-    monkeypatch.setattr(BlockManager, "_make_writable", lambda self, seq: None)
+    monkeypatch.setattr(BlockChanges, "make_writable", lambda self, seq: None)
     kind, check, state = first_failure(*FORK_AND_WRITE[:2], Append("B", tokens), Append("A", ("y",)))
     slot = state.block_tables["B"][1] * 2 + 1
     assert kind == event

@@ -121,14 +121,14 @@ def test_one_slot_more_rolled_back_is_found(monkeypatch):
 
 def test_rolled_back_slot_that_is_read_is_found(monkeypatch):
     """The engine counts one rejected draft as kept: its slot is poisoned, and the next launch reads it."""
-    real = BlockChanges._verified
+    real = BlockChanges.verified
 
     def keep_one(self, seq, num_accepted):
         kept = seq.tokens[seq.seq_len - seq.unverified]
         real(self, seq, num_accepted)
         seq.tokens.append(kept)
 
-    monkeypatch.setattr(BlockChanges, "_verified", keep_one)
+    monkeypatch.setattr(BlockChanges, "verified", keep_one)
     kind, check = first_failure()
     assert (kind, check.max_error, check.failed) == ("TokenWritten", None, ("A",))
 
@@ -142,7 +142,7 @@ def test_log_that_keeps_rejected_rows_is_found(monkeypatch):
 
 def test_draft_that_is_accepted_although_the_model_says_another_word_is_another_word(monkeypatch):
     """What is kept and what is said are compared in the test, as no kernel can know it."""
-    monkeypatch.setattr(Player, "_said", lambda self, seq_id: (*self.manager.sequences[seq_id].tokens[-3:], "the"))
+    monkeypatch.setattr(Player, "_outputs", lambda self, seq_id: (*self.manager.sequences[seq_id].tokens[-3:], "the"))
     played = Played(*BROKEN[:3], cache=CACHE)
     assert verified(played)[0].accepted == WRONG
     assert played.state.tokens["A"][4:] != greedy(CACHE, ABC, 4)[4:]
