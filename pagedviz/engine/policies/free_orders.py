@@ -1,4 +1,7 @@
-"""At which place a block enters the free queue when no table names it any more. Each order is one function."""
+"""At which place a block enters the free queue when no table names it any more. Each order is one function.
+
+This decides the order of eviction too: a cached block is evicted when it leaves at the head of the queue.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

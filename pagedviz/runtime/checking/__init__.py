@@ -1,1 +1,1 @@
-"""What a step is judged by: the plain log of every sequence, dense attention over it, and the limits."""
+"""What a step is judged by: the plain log of every sequence, dense attention over it, and the tolerance."""

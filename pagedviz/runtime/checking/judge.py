@@ -1,4 +1,7 @@
-"""Compares the cache and the kernels' outputs with the plain log, and the log with the model itself."""
+"""Compares the cache and the kernels' outputs with the plain log, and the log with the model itself.
+
+A new check of what the kernels computed is a method here, which `running/runner.py` calls after each event.
+"""
 
 import math
 
@@ -33,7 +36,7 @@ class Judge:
             q = torch.stack(logged.q[layer][-len(out) :])
             wanted = kernels.dense_attention(q, *logged.stacked_kv(layer), window=self.model.windows[layer])
             worst.append((out - wanted).abs().max())
-        # A NaN in the output is equal to nothing and greater than nothing, so it becomes the largest error.
+        # Every comparison with a NaN is false, so a NaN in the output counts as an infinite error.
         return dict(zip(paged, torch.stack(worst).nan_to_num(nan=math.inf).tolist(), strict=True))
 
     def num_complete(self, event: Event | None) -> int:
