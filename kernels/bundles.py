@@ -1,4 +1,4 @@
-"""What a kernel is told of a tensor: where it begins, and how far apart its neighbours lie, under names.
+"""What a kernel knows of a tensor, as named fields: where it begins, and how far apart its neighbours lie.
 
 A launcher passes a bundle as one argument, and Triton gives the kernel its fields: `keys.block` is how many numbers lie
 between a block and the next. Triton compiles a bundle as if its fields had come one by one.
@@ -42,7 +42,7 @@ class Table(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """What an 8-bit number of K or of V is multiplied by; None for what there is not.
+    """What an 8-bit number of K or of V is multiplied by; a field that a cache does not have is None.
 
     by_head [num_kv_heads] float32, contiguous; or by_slot [num_blocks, block_size, num_kv_heads] float32 with its
     strides.

@@ -55,7 +55,7 @@ def combine_splits(out: Tensor, partial: Tensor, lse: Tensor) -> None:
 
     out [num_seqs, num_heads, head_dim], written; partial [num_seqs, num_splits, num_heads, head_dim] float32; lse
     [num_seqs, num_splits, num_heads] float32, the log2 of each split's sum of weights, -inf for a split without a
-    token; all contiguous. A sequence all of whose splits are empty gives zeros.
+    token; all contiguous. A sequence with only empty splits gives zeros.
 
     Example: partial=[1, 5], lse=[0, 1] -> (1 * 1 + 2 * 5) / (1 + 2) = 11 / 3.
     Source: Dao et al., Flash-Decoding, 2023.

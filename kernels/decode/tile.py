@@ -45,7 +45,7 @@ def attend_tile(
     # A lane without a token of ours reads no table entry: the row may end here, or hold anything.
     block = load(table.start + (token // BLOCK_SIZE).to(tl.int64) * table.column, mine, MASKED).to(tl.int64)
     offset = (token % BLOCK_SIZE).to(tl.int64)
-    # Neither K nor V is read from a slot that is not ours: zero times the NaN that may lie there would be NaN.
+    # K and V are read only from slots of the sequence: NaN may lie in the others, and zero times NaN is NaN.
     real = mine[:, None] & real_dim
 
     key = load(keys.start + (block * keys.block + offset * keys.offset)[:, None], real, MASKED or PADDED)

@@ -1,7 +1,7 @@
 """Turn 8-bit numbers into float16, exactly and four at a time, where the decode kernel has just loaded them.
 
-Left alone, the compiler converts values only after it has laid them out for the dot. There is no instruction that lays
-out single bytes, so it would read V from shared memory byte by byte, and that, not memory, would set the pace.
+By itself, the compiler converts values only after it has laid them out for the dot. No instruction lays out single
+bytes, so the kernel would read V from shared memory byte by byte. That would take longer than reading it from memory.
 """
 
 # Triton kernels are untyped by nature; the launchers are not.

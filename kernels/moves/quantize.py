@@ -1,4 +1,4 @@
-"""Floats to numbers of 8 bits: to nearest, ties to even, and what is too large to the largest.
+"""Turn floats into 8-bit numbers: the nearest, ties to even; a number that is too large becomes the largest.
 
 From sm_89 on, a GPU casts to float8 in this way. Elsewhere it is done by hand, on bits: earlier GPUs have no
 float8_e4m3fn, and Triton's interpreter casts float32 to float8 wrongly (it can lose a factor of two). The results are

@@ -137,7 +137,7 @@ def store_kv(
     k, v [num_tokens, num_kv_heads, head_dim], any strides, float32, float16 or bfloat16. k_cache, v_cache [num_blocks,
     block_size, num_kv_heads, head_dim], any strides, of the same dtype or 8-bit; changed in place, in those slots.
     slot_mapping [num_tokens] int32 or int64: slot = block * block_size + offset in the block. A negative slot (-1) is
-    skipped. Name a slot once: of two tokens with one slot neither is sure to be whole.
+    skipped. Name a slot once: if two tokens have one slot, it may hold parts of both.
 
     8-bit caches (int8, float8_e4m3fn, float8_e5m2) keep number / scale, to nearest even: int8 from -127 to 127, float8
     saturating. Scales are float32, as `paged_decode` takes them. `k_scale`, `v_scale` [num_kv_heads] are given, and

@@ -113,7 +113,7 @@ def paged_prefill_descriptor_kernel(
             seen &= token[None, :] > last_seen[:, None] - window
         dots = tl.dot(query, tl.trans(key))
         value = v_boxes.load(place_of(block, kv_head, offset, v_places)).to(DOT_TYPE)
-        # The box may hold slots that are not ours: zero times the NaN that may lie there would be NaN.
+        # The box may hold slots without a token of the sequence: NaN may lie there, and zero times NaN is NaN.
         value = tl.where(mine[:, None], value, 0.0)
         acc, running_max, running_sum = take_tile(
             acc,

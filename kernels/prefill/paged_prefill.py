@@ -78,7 +78,7 @@ def paged_prefill(
         plan = plan._replace(tile_tokens=tokens_per_tile, num_splits=1)
 
     scale = head_dim**-0.5 if scale is None else scale
-    # The largest dot is the largest score's only under a scale that is not negative: the sign goes to the queries.
+    # The largest dot gives the largest score only if the scale is not negative, so its sign goes to the queries.
     q, scale = (q.neg(), -scale) if scale < 0 else (q, scale)
     score_scale = scale * math.log2(math.e) * (2.0 / softcap if softcap else 1.0)
     out = torch.empty(q.shape, dtype=out_dtype(q), device=q.device)

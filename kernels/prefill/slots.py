@@ -44,7 +44,7 @@ def attend_slots(
     offset = offset.to(tl.int64)
     # A lane without a token of ours reads no table entry: the row may end here, or hold anything.
     block = load(table.start + column.to(tl.int64) * table.column, mine, MASKED).to(tl.int64)
-    # Neither K nor V is read from a slot that is not ours: zero times the NaN that may lie there would be NaN.
+    # K and V are read only from slots of the sequence: NaN may lie in the others, and zero times NaN is NaN.
     real = mine[:, None] & real_dim
     at = (offset * keys.offset)[:, None] + (block * keys.block)[:, None]
     key = load(keys.start + at, real, MASKED or PADDED)

@@ -3,7 +3,7 @@
     m' = max(m, score)    l' = l * 2^(m - m') + sum 2^(score - m')    acc' = acc * 2^(m - m') + 2^(score - m') V
 
 Unlike a decode step's (`decode/tile.py`), a row may see no token of a tile: causal masks and windows hide whole tiles
-from some queries. And where nothing bends the scores they are scaled inside the exponent, an instruction a score less.
+from some queries. Without a softcap, scores are scaled inside the exponent, which saves an instruction a score.
 """
 
 # Triton kernels are untyped by nature; the launchers are not.

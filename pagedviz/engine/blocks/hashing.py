@@ -45,7 +45,7 @@ def block_hash(parent: bytes, tokens: tuple[Token, ...], salt: str | None) -> by
 
 
 def link(parent: Link | None, tokens: Tokens[Token], salt: str | None) -> Link:
-    """The link of a block with these tokens behind `parent`. `salt` enters the first only: the chain does the rest."""
+    """The link of a block of these tokens after `parent`. Only the first takes `salt`; the chain does the rest."""
     own, salt = tuple(tokens), salt if parent is None else None
     return Link(block_hash(parent.block_hash if parent else b"", own, salt), parent, own, salt)
 
@@ -61,7 +61,7 @@ def chain(last: Link) -> list[Link]:
 
 
 def same_content(one: Link, other: Link) -> bool:
-    """The same salt and the same tokens from position 0 on: looked at themselves, not only their hash."""
+    """Whether salt and tokens are the same from position 0 on. Compares them themselves, not only their hashes."""
     a: Link | None = one
     b: Link | None = other
     while a is not b:

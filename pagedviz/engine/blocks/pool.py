@@ -1,4 +1,4 @@
-"""The physical blocks of one memory: who is free, in which order they go out, and how many entries name the rest."""
+"""The physical blocks of one memory: which are free, in which order they go out, how many entries name the rest."""
 
 from collections.abc import Iterable
 
@@ -46,7 +46,7 @@ class BlockPool:
         return self.ref_count[block]
 
     def put_back(self, freed: Freed, order: FreeOrder) -> int:
-        """Return a block that nobody names to the free queue; return its place, counted from the head."""
+        """Return a block that no table names to the free queue; return its place, counted from the head."""
         return order(self.free_blocks, freed)
 
     def _must_be_in_use(self, block: int) -> None:

@@ -1,4 +1,4 @@
-"""Which cached block holds which tokens: the map from hashes to blocks. Who names a block is the pool's to know."""
+"""Which cached block holds which tokens: the map from hashes to blocks. The pool counts the entries that name one."""
 
 from collections.abc import Sequence as Tokens
 

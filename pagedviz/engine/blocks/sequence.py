@@ -41,7 +41,7 @@ class Sequence:
 
     @property
     def block_table(self) -> list[int | None]:
-        """Of group 0, most often the only one."""
+        """The table of group 0, which is most often the only group."""
         return self.block_tables[0]
 
     @property
@@ -50,7 +50,7 @@ class Sequence:
 
     @property
     def device_blocks(self) -> list[int]:
-        """Of group 0, without the null block."""
+        """The device blocks of group 0, without the null block."""
         return [block for block in self.block_table[self.num_skipped[0] :] if block is not None]
 
     @property

@@ -1,4 +1,4 @@
-"""What can be asked of the host tier beside the cache: store, load, and end a transfer. Stores as the profile says."""
+"""The operations of the host tier: store, load, end a transfer. It also stores by itself, when the profile says so."""
 
 from collections.abc import Callable, Collection
 from collections.abc import Sequence as Tokens

@@ -18,7 +18,7 @@ class DeviceSide:
         self.host_links: dict[BlockHash, Link] = {}
         self.goes_out = False
         self._changes = changes
-        self._loading: dict[int, list[Link]] = {}  # by transfer: a chunk that fails for one load is not lost to another
+        self._loading: dict[int, list[Link]] = {}  # by transfer: another load keeps its links when a chunk fails
 
     def hold(self, transfer: Transfer) -> None:
         """Pin the device blocks of a transfer that begins."""

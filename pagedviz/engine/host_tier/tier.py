@@ -92,8 +92,8 @@ class HostTier:
     def touch(self, block_hashes: Collection[BlockHash]) -> None:
         """Count these as used now, the first as the last used; hashes that are not there are passed over.
 
-        A chain's tail is then evicted before its head, without which it would be no hit. Neither a look-up nor a load
-        nor a store of what is there does it by itself.
+        So the tail of a chain is evicted before its head. Without the head, no prompt could hit the tail. A look-up, a
+        load, or a store of hashes that are there does not count as a use.
         """
         touched = tuple(block_hash for block_hash in block_hashes if block_hash in self._found)
         newest = itertools.islice(reversed(self._found), len(touched))
@@ -106,9 +106,9 @@ class HostTier:
     def begin_store(self, blocks: Mapping[BlockHash, int], kept: Collection[BlockHash] = ()) -> Transfer | None:
         """Give a chunk to each of these that is not there yet, all or none; None when all are there.
 
-        `blocks`: the device block that holds what has this hash. The new ones are the most recently used, the last
-        given last. To make room, what is least recently used goes, but nothing that is given here, nor what is to be
-        `kept`. Raises `TooFewChunks`, or `BlockInTransfer`.
+        `blocks`: for each hash the device block that has it. The new hashes are the most recently used, the last given
+        last. To make room, the least recently used hashes are evicted, except those given here and those in `kept`.
+        Raises `TooFewChunks`, or `BlockInTransfer`.
         """
         new = {block_hash: block for block_hash, block in blocks.items() if block_hash not in self._found}
         if not new:
@@ -127,8 +127,8 @@ class HostTier:
     def begin_load(self, blocks: Mapping[BlockHash, int]) -> Transfer | None:
         """Pin the chunks of all of these, or none, until the load ends; None when none are given.
 
-        `blocks`: the device block that what has this hash goes to. Raises `NotReady`, as when one was evicted after
-        the look-up that found it, or `BlockInTransfer`.
+        `blocks`: for each hash the device block that it is loaded into. Raises `NotReady`, for example when a hash was
+        evicted after the look-up that found it, or `BlockInTransfer`.
         """
         if not blocks:
             return None
@@ -145,7 +145,7 @@ class HostTier:
         return load
 
     def finish(self, transfer_id: int) -> None:
-        """All was copied: what was stored is a hit now, what was loaded gives up its pins. Raises `UnknownTransfer`."""
+        """All was copied: a stored hash is a hit now, a loaded chunk loses its pin. Raises `UnknownTransfer`."""
         transfer = self._end(transfer_id)
         if transfer.kind == "load":
             self._report(TierLoadFinished(**_fields(transfer), freed=self._unpin(transfer)))
@@ -158,8 +158,8 @@ class HostTier:
     def fail(self, transfer_id: int) -> None:
         """The copy failed, and nothing of it is used. Raises `UnknownTransfer`.
 
-        What was to be stored is not on the host. What could not be read from the host is found no more, or the next
-        request would fail in the same way; each chunk is free once no other load holds it.
+        A store leaves nothing on the host. After a load, the hashes that could not be read are not found any more, so
+        that the next request does not fail in the same way; each chunk is free once no other load holds it.
         """
         transfer = self._end(transfer_id)
         if transfer.kind == "store":
@@ -277,7 +277,7 @@ class HostTier:
         self._freed.append(chunk)
 
     def _must_be_at_rest(self, device_blocks: Iterable[int]) -> None:
-        """Each under no transfer yet, and given once."""
+        """Refuse a block that a transfer has already, or that is given twice."""
         seen: set[int] = set()
         for block in device_blocks:
             if block in self._held or block in seen:
