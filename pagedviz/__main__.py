@@ -100,7 +100,7 @@ def _lessons(names: list[str]) -> int:
         checks = [runner.check_start()]
         checks += [check for op in taught.scenario.ops for _, check in runner.perform(op)]
         worst = max((check.max_error if check.max_error is not None else float("inf")) for check in checks)
-        answers = [probes.answer(asked, runner.recording.at(index)) for index, asked in taught.probes()]
+        answers = [probes.answer(question, runner.recording.at(index)) for index, question in taught.probes()]
         ok = all(check.ok for check in checks) and not any("refused" in answer for answer in answers)
         all_ok = all_ok and ok
         verdict = "ok    " if ok else "FAILED"

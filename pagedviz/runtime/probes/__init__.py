@@ -13,10 +13,10 @@ from pagedviz.runtime.probes.what_if import block_sizes, chunks, orders, radix, 
 from pagedviz.runtime.running.recording import Moment
 
 
-def answer(asked: Probe, moment: Moment) -> dict[str, Any]:
+def answer(question: Probe, moment: Moment) -> dict[str, Any]:
     """Answer a probe at a moment. An answer with a number that is not finite is refused: JSON cannot hold it."""
     try:
-        answers = ANSWERS[type(asked)](asked, moment)
+        answers = ANSWERS[type(question)](question, moment)
     except Refused as refused:
         return {"refused": str(refused)}
     except Exception as error:

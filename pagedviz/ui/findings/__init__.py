@@ -12,14 +12,14 @@ from pagedviz.ui.findings.measured import bandwidth, preemption_cost
 from pagedviz.ui.findings.what_if import block_sizes, chunks, orders, radix, swap_or_recompute, timetable
 
 
-def show(asked: Probe, answer: Answer | None) -> None:
+def show(question: Probe, answer: Answer | None) -> None:
     """Show an answer, or that there is none yet, or why there is none."""
     if answer is None:
         st.caption("The compute process is being asked …")
     elif "refused" in answer:
         st.caption(plain(str(answer["refused"])))
     else:
-        SHOWN[type(asked)](answer)
+        SHOWN[type(question)](answer)
 
 
 SHOWN: dict[type[Probe], Callable[[Answer], None]] = {

@@ -16,26 +16,26 @@ from pagedviz.runtime.running.recording import Moment
 from pagedviz.scenario.settings import RANGES
 
 
-def answer(asked: probe.FlashAndPaged, moment: Moment) -> dict[str, Any]:
+def answer(question: probe.FlashAndPaged, moment: Moment) -> dict[str, Any]:
     """What m and l were after each turn of either loop, and how far apart they and the outputs are."""
-    at = newest(moment, asked.seq_id, asked.layer, asked.head)
+    at = newest(moment, question.seq_id, question.layer, question.head)
     must_see_all(at)
-    whole_number("tile", asked.tile, *RANGES["block_size"])
-    tiles = torch.arange(-(-at.seq_len // asked.tile), dtype=torch.int32, device=at.q.device)
-    k, v = (_side_by_side(cache, at, asked.tile) for cache in (at.k_cache, at.v_cache))
+    whole_number("tile", question.tile, *RANGES["block_size"])
+    tiles = torch.arange(-(-at.seq_len // question.tile), dtype=torch.int32, device=at.q.device)
+    k, v = (_side_by_side(cache, at, question.tile) for cache in (at.k_cache, at.v_cache))
     paged, flash = _turns(at, at.k_cache, at.v_cache, at.block_table), _turns(at, k, v, tiles)
     dense = kernels.dense_attention(at.q[None], at.k, at.v)[0, at.head]
     error = float((torch.stack([paged[2], flash[2]]) - dense).abs().max())
     return {
-        "seq_id": asked.seq_id,
-        "layer": asked.layer,
-        "head": asked.head,
+        "seq_id": question.seq_id,
+        "layer": question.layer,
+        "head": question.head,
         "seq_len": at.seq_len,
         "block_size": at.block_size,
-        "tile": asked.tile,
+        "tile": question.tile,
         "paged": _turn_rows(*paged[:2], at.block_table),
         "flash": _turn_rows(*flash[:2], tiles),
-        "turns_that_differ": _differing(paged, flash) if asked.tile == at.block_size else None,
+        "turns_that_differ": _differing(paged, flash) if question.tile == at.block_size else None,
         "numbers_that_differ": int((_bits(paged[2]) != _bits(flash[2])).sum()),
         "head_dim": at.q.shape[1],
         "difference": float((paged[2] - flash[2]).abs().max()),

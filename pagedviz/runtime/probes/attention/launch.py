@@ -7,7 +7,7 @@ from pagedviz.runtime.computing.launch_input import launch_input
 from pagedviz.runtime.running.recording import Moment
 
 
-def answer(asked: probe.Launch, moment: Moment) -> dict[str, Any]:
+def answer(question: probe.Launch, moment: Moment) -> dict[str, Any]:
     """The step's launch: the kernel, and its index tensors as nested lists for the first group of layers. "groups" has
     the tables and slots of every group."""
     groups = [launch_input(moment.snapshot, moment.event, group) for group in range(len(moment.snapshot.windows))]

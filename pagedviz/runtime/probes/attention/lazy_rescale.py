@@ -10,26 +10,26 @@ from pagedviz.runtime.probes.attention.newest import must_see_all, newest
 from pagedviz.runtime.running.recording import Moment
 
 
-def answer(asked: probe.LazyRescale, moment: Moment) -> dict[str, Any]:
+def answer(question: probe.LazyRescale, moment: Moment) -> dict[str, Any]:
     """m and l after each turn of the lazy and of the plain loop, rescales done and skipped, the error of the output."""
-    at = newest(moment, asked.seq_id, asked.layer, asked.head)
+    at = newest(moment, question.seq_id, question.layer, question.head)
     must_see_all(at)
-    whole_number("sharpness", asked.sharpness, 1, 64)
-    whole_number("threshold", asked.threshold, 0, 100)
-    scale = asked.sharpness * at.q.shape[1] ** -0.5
+    whole_number("sharpness", question.sharpness, 1, 64)
+    whole_number("threshold", question.threshold, 0, 100)
+    scale = question.sharpness * at.q.shape[1] ** -0.5
     q, k_cache, v_cache = at.q[at.head], at.k_cache[:, :, at.kv_head], at.v_cache[:, :, at.kv_head]
     given = (q, k_cache, v_cache, at.block_table, at.seq_len, scale)
     plain = kernels.lazy_rescale(*given, threshold=0.0)
-    found = kernels.lazy_rescale(*given, threshold=float(asked.threshold)) if asked.threshold else plain
+    found = kernels.lazy_rescale(*given, threshold=float(question.threshold)) if question.threshold else plain
     dense = kernels.dense_attention(at.q[None], at.k, at.v, scale)[0, at.head]
     error = float((found.out - dense).abs().max())
     done, skipped = found.rescales.tolist()
     return {
-        "seq_id": asked.seq_id,
-        "layer": asked.layer,
-        "head": asked.head,
-        "sharpness": asked.sharpness,
-        "threshold": asked.threshold,
+        "seq_id": question.seq_id,
+        "layer": question.layer,
+        "head": question.head,
+        "sharpness": question.sharpness,
+        "threshold": question.threshold,
         "blocks": at.block_table.tolist(),
         "plain_m": plain.m.tolist(),
         "plain_l": plain.l.tolist(),

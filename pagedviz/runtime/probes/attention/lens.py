@@ -50,18 +50,18 @@ TWIN = {
 }
 
 
-def answer(asked: probe.Lens, moment: Moment) -> dict[str, Any]:
+def answer(question: probe.Lens, moment: Moment) -> dict[str, Any]:
     """What the decode kernel did for a sequence's newest token; refused for a sequence of too many blocks."""
-    at = newest(moment, asked.seq_id, asked.layer, asked.head)
-    whole_number("num_splits", asked.num_splits, 1, MOST_SPLITS)
+    at = newest(moment, question.seq_id, question.layer, question.head)
+    whole_number("num_splits", question.num_splits, 1, MOST_SPLITS)
     if len(at.block_table) > MAX_SHOWN_BLOCKS:
         raise Refused(
-            f"{asked.seq_id} has {len(at.block_table)} blocks; the lens shows sequences of up to {MAX_SHOWN_BLOCKS}."
+            f"{question.seq_id} has {len(at.block_table)} blocks; the lens shows sequences of up to {MAX_SHOWN_BLOCKS}."
         )
-    return lens_answer(asked, at)
+    return lens_answer(question, at)
 
 
-def lens_answer(asked: probe.Lens, at: Newest) -> dict[str, Any]:
+def lens_answer(question: probe.Lens, at: Newest) -> dict[str, Any]:
     """Run the decode kernel under the lens for one query head of one sequence's newest token, and compare.
 
     Returns plain JSON, numbers to seven digits and None for one that is not finite: {"splits": [{"split", "turns":
@@ -71,7 +71,7 @@ def lens_answer(asked: probe.Lens, at: Newest) -> dict[str, Any]:
 
     Example: block_table=[7, 2], seq_len=6, block_size=4, num_splits=1 -> one split of two turns, blocks 7 and 2.
     """
-    num_splits = asked.num_splits
+    num_splits = question.num_splits
     num_heads, head_dim = at.q.shape
     # One program computes all query heads of one KV head: launch those alone, and report the one that was asked for.
     group = num_heads // at.k_cache.shape[2]
@@ -114,8 +114,8 @@ def lens_answer(asked: probe.Lens, at: Newest) -> dict[str, Any]:
     dense = dense_row(at.q[at.head], at.k[:, at.kv_head], at.v[:, at.kv_head], at.window)
     max_error = float((lens.out[in_group].double() - dense["out"]).abs().max())
     return {
-        "seq_id": asked.seq_id,
-        "layer": asked.layer,
+        "seq_id": question.seq_id,
+        "layer": question.layer,
         "head": at.head,
         "kv_head": at.kv_head,
         "num_splits": num_splits,

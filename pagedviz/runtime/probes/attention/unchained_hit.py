@@ -14,26 +14,26 @@ from pagedviz.runtime.probes.attention.newest import newest
 from pagedviz.runtime.running.recording import Moment
 
 
-def answer(asked: probe.UnchainedHit, moment: Moment) -> dict[str, Any]:
+def answer(question: probe.UnchainedHit, moment: Moment) -> dict[str, Any]:
     """For each layer, the largest error of the block's K and V and of the attention, against the sequence's own.
 
     The model computes the tokens after the block again, in a copy of the cache, with the kernels that serve a hit.
     """
     state, config = moment.snapshot, moment.scenario.cache
-    at, other = newest(moment, asked.seq_id, 0, 0), newest(moment, asked.other, 0, 0)
+    at, other = newest(moment, question.seq_id, 0, 0), newest(moment, question.other, 0, 0)
     if state.windows != (None,):
         raise Refused("A wrong hit is shown where all layers are one group and see all tokens; here they are not.")
-    first = _first_behind(asked, moment)
-    own, block = (int(row.block_table[asked.logical_block]) for row in (at, other))
+    first = _first_behind(question, moment)
+    own, block = (int(row.block_table[question.logical_block]) for row in (at, other))
     found = slice(first - at.block_size, first)
     table = at.block_table.tolist()
-    table[asked.logical_block] = block
+    table[question.logical_block] = block
     behind = range(first, at.seq_len)
     slots = [table[p // at.block_size] * at.block_size + p % at.block_size for p in behind]
 
-    kv, logged = moment.kv.clone(), moment.log[asked.seq_id]
+    kv, logged = moment.kv.clone(), moment.log[question.seq_id]
     model = ToyModel(config, moment.scenario.seed, kv.device)
-    rows = [model.embed(token) for token in state.tokens[asked.seq_id][first:]]
+    rows = [model.embed(token) for token in state.tokens[question.seq_id][first:]]
     places = (torch.tensor(n, dtype=torch.int32, device=kv.device) for n in ([table], [at.seq_len], [0, len(behind)]))
     block_tables, seq_lens, query_start_loc = places
     layers: list[dict[str, float]] = []
@@ -55,10 +55,10 @@ def answer(asked: probe.UnchainedHit, moment: Moment) -> dict[str, Any]:
     hashes = {b: cached.block_hash for b, cached in state.cached.items()}
     worst = max(layer["out_error"] for layer in layers)
     return {
-        "seq_id": asked.seq_id,
-        "other": asked.other,
-        "logical_block": asked.logical_block,
-        "tokens": list(state.tokens[asked.seq_id][found]),
+        "seq_id": question.seq_id,
+        "other": question.other,
+        "logical_block": question.logical_block,
+        "tokens": list(state.tokens[question.seq_id][found]),
         "block": block,
         "block_hash": hashes.get(block),
         "own_block": own,
@@ -72,19 +72,21 @@ def answer(asked: probe.UnchainedHit, moment: Moment) -> dict[str, Any]:
     }
 
 
-def _first_behind(asked: probe.UnchainedHit, moment: Moment) -> int:
+def _first_behind(question: probe.UnchainedHit, moment: Moment) -> int:
     """The position after the block; raises Refused unless a prompt could hit the block wrongly there."""
-    size, j = moment.snapshot.block_size, asked.logical_block
-    mine, theirs = (moment.snapshot.tokens[seq_id] for seq_id in (asked.seq_id, asked.other))
+    size, j = moment.snapshot.block_size, question.logical_block
+    mine, theirs = (moment.snapshot.tokens[seq_id] for seq_id in (question.seq_id, question.other))
     if type(j) is not int or not 0 <= j < min((len(mine) - 1) // size, len(theirs) // size):
         raise Refused(
-            f"logical_block is {j!r}; it must be full in {asked.seq_id} and in {asked.other}, and {asked.seq_id} must "
-            "go on behind it."
+            f"logical_block is {j!r}; it must be full in {question.seq_id} and in {question.other}, and "
+            f"{question.seq_id} must go on behind it."
         )
     if mine[j * size : (j + 1) * size] != theirs[j * size : (j + 1) * size]:
-        raise Refused(f"Logical block {j} of {asked.seq_id} and that of {asked.other} hold different tokens.")
+        raise Refused(f"Logical block {j} of {question.seq_id} and that of {question.other} hold different tokens.")
     if mine[: j * size] == theirs[: j * size]:
-        raise Refused(f"{asked.seq_id} and {asked.other} begin with the same tokens up to there: such a hit is right.")
+        raise Refused(
+            f"{question.seq_id} and {question.other} begin with the same tokens up to there: such a hit is right."
+        )
     return (j + 1) * size
 
 

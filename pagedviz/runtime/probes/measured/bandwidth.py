@@ -13,7 +13,7 @@ from pagedviz.runtime.running.recording import Moment
 SIZES = (8, 16, 32, 64, 128, 256)
 
 
-def answer(asked: probe.Bandwidth, moment: Moment) -> dict[str, Any]:
+def answer(question: probe.Bandwidth, moment: Moment) -> dict[str, Any]:
     """The GPU's name and a row for each block size; no name and no rows where no kernel is compiled."""
     if not launch.COMPILED:
         return {"gpu": None, "rows": []}

@@ -14,7 +14,7 @@ from pagedviz.runtime.running.recording import Moment
 SIZES = (1, 4, 16)
 
 
-def answer(asked: probe.PreemptionCost, moment: Moment) -> dict[str, Any]:
+def answer(question: probe.PreemptionCost, moment: Moment) -> dict[str, Any]:
     """The GPU's name and a row for each block size; no name and no rows where no kernel is compiled."""
     shape = Decoder()
     shown = {"num_tokens": shape.num_tokens, "num_layers": shape.num_layers, "backend": kernels.backend_name()}

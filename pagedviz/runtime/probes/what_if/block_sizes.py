@@ -17,16 +17,16 @@ from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.settings import RANGES, CacheConfig
 
 
-def answer(asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
+def answer(question: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
     """A row of counts for each block size, and the largest error against dense attention in the whole run.
 
     They are counted at the end of the operation `after`, in which the moment lies. Within an operation blocks of
     another size take other steps, so there is no state to compare.
     """
-    for size in asked.sizes:
+    for size in question.sizes:
         whole_number("block_size", size, *RANGES["block_size"])
-    rows = [_row(size, asked, moment) for size in asked.sizes]
-    return {"pair": list(asked.pair), "after": after(moment), "tolerance": TOLERANCE, "rows": rows}
+    rows = [_row(size, question, moment) for size in question.sizes]
+    return {"pair": list(question.pair), "after": after(moment), "tolerance": TOLERANCE, "rows": rows}
 
 
 def after(moment: Moment) -> str:
@@ -34,7 +34,7 @@ def after(moment: Moment) -> str:
     return str(moment.scenario.ops[-1]) if moment.scenario.ops else ""
 
 
-def _row(size: int, asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
+def _row(size: int, question: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
     cache = cut(moment.scenario.cache, size)
     runner = Runner(cache, moment.scenario.seed)
     played = [step for op in moment.scenario.ops for step in runner.play(op)]
@@ -42,7 +42,7 @@ def _row(size: int, asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
     if refused:
         raise Refused(f"With blocks of {size}, the pool is too small for “{refused[0]}”.")
     state = played[-1][0].snapshot if played else runner.player.base
-    for seq_id in asked.pair:
+    for seq_id in question.pair:
         if seq_id not in state.tokens:
             raise Refused(f"There is no sequence {seq_id} after “{after(moment)}”.")
     copies = sum(isinstance(happening.event, BlockCopied) for happening, _ in played)
@@ -54,7 +54,7 @@ def _row(size: int, asked: probe.BlockSizes, moment: Moment) -> dict[str, Any]:
         "entries": used.entries,
         "copies": copies,
         "bytes_copied": copies * cache.bytes_per_block,
-        "hit": hit(state, *asked.pair),
+        "hit": hit(state, *question.pair),
         "max_error": max((error for _, error in played), default=0.0),
     }
 

@@ -9,18 +9,18 @@ from pagedviz.runtime.probes.what_if.timetable import Served, served, table
 from pagedviz.runtime.running.recording import Moment
 
 
-def answer(asked: probe.Chunks, moment: Moment) -> dict[str, Any]:
+def answer(question: probe.Chunks, moment: Moment) -> dict[str, Any]:
     """For each way its steps, and what the prompt of `request` cost."""
-    own, others = served(moment, asked.ways)
-    if asked.request not in own.submitted:
+    own, others = served(moment, question.ways)
+    if question.request not in own.submitted:
         known = ", ".join(own.submitted) or "none at all"
-        raise Refused(f"There is no request {asked.request} at this step; there is {known}.")
+        raise Refused(f"There is no request {question.request} at this step; there is {known}.")
     return {
-        "request": asked.request,
+        "request": question.request,
         "max_num_seqs": None,
         "requests": own.submitted,
         "others": [
-            {"policies": list(way.policies), **table(other), **_costs(asked.request, other)} for way, other in others
+            {"policies": list(way.policies), **table(other), **_costs(question.request, other)} for way, other in others
         ],
     }
 

@@ -20,22 +20,22 @@ from pagedviz.scenario.settings import RANGES
 ORDERS = (first_come, longest_prefix_first)
 
 
-def answer(asked: probe.Orders, moment: Moment) -> dict[str, Any]:
+def answer(question: probe.Orders, moment: Moment) -> dict[str, Any]:
     """A row for each cache and order: the requests as served, the tokens that each hit, and the tokens evicted."""
-    whole_number("page_size", asked.page_size, *RANGES["block_size"])
+    whole_number("page_size", question.page_size, *RANGES["block_size"])
     ops = moment.scenario.ops
-    prompts = {op.seq_id: op.tokens for op in ops if isinstance(op, Add) and op.seq_id in asked.waiting}
-    if missing := [seq_id for seq_id in asked.waiting if seq_id not in prompts]:
+    prompts = {op.seq_id: op.tokens for op in ops if isinstance(op, Add) and op.seq_id in question.waiting}
+    if missing := [seq_id for seq_id in question.waiting if seq_id not in prompts]:
         raise Refused(f"There is no prompt {missing[0]} at this step.")
     first = next(i for i, op in enumerate(ops) if isinstance(op, Add) and op.seq_id in prompts)
     before = replace(moment.scenario, ops=ops[:first])
-    waiting = {seq_id: prompts[seq_id] for seq_id in asked.waiting}
-    sizes = sorted({before.cache.block_size, asked.page_size}, reverse=True)
+    waiting = {seq_id: prompts[seq_id] for seq_id in question.waiting}
+    sizes = sorted({before.cache.block_size, question.page_size}, reverse=True)
     rows = [_blocks(before, waiting, order) for order in ORDERS]
     rows += [_tree(before, size, waiting, order) for size in sizes for order in ORDERS]
     return {
         "block_size": before.cache.block_size,
-        "arrived": list(asked.waiting),
+        "arrived": list(question.waiting),
         "num_tokens": sum(map(len, waiting.values())),
         "rows": rows,
     }

@@ -21,17 +21,17 @@ from pagedviz.scenario.scenario import Scenario
 from pagedviz.scenario.settings import RANGES
 
 
-def answer(asked: probe.Radix, moment: Moment) -> dict[str, Any]:
+def answer(question: probe.Radix, moment: Moment) -> dict[str, Any]:
     """The nodes from the root down, the pages of no node, the hits of each prompt, and the tree's latest events."""
-    whole_number("page_size", asked.page_size, *RANGES["block_size"])
+    whole_number("page_size", question.page_size, *RANGES["block_size"])
     scenario = moment.scenario
-    player = played(scenario, asked.page_size, moment.snapshot)
-    hits = {size: played(scenario, size).hits for size in {scenario.cache.block_size} - {asked.page_size}}
-    hits[asked.page_size] = player.hits
+    player = played(scenario, question.page_size, moment.snapshot)
+    hits = {size: played(scenario, size).hits for size in {scenario.cache.block_size} - {question.page_size}}
+    hits[question.page_size] = player.hits
     blocks = tokens_hit(InBlocks(scenario).events)
     manager = player.manager
     return {
-        "page_size": asked.page_size,
+        "page_size": question.page_size,
         "block_size": scenario.cache.block_size,
         "num_pages": manager.num_pages,
         "num_free": len(manager.free_pages),

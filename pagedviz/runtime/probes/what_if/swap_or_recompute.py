@@ -26,18 +26,18 @@ from pagedviz.scenario.settings import RANGES, CacheConfig
 Moved = BlockSpilled | BlockReloaded
 
 
-def answer(asked: probe.SwapOrRecompute, moment: Moment) -> dict[str, Any]:
+def answer(question: probe.SwapOrRecompute, moment: Moment) -> dict[str, Any]:
     """A row of counts for each preemption and block size, at the end of the operation in which the moment lies.
 
     `out` and `back` count the traffic between device and host: blocks, bytes, copies of one block of one tensor, and
     `staged`, the copies that the real transfers make for all of a request's blocks at once.
     """
-    for size in asked.sizes:
+    for size in question.sizes:
         whole_number("block_size", size, *RANGES["block_size"])
-    for name in asked.preemptions:
+    for name in question.preemptions:
         if name not in probe.PREEMPTIONS:
             raise Refused(f"There is no preemption {name!r}; there is {', '.join(probe.PREEMPTIONS)}.")
-    rows = [_row(name, size, moment.scenario) for name in asked.preemptions for size in asked.sizes]
+    rows = [_row(name, size, moment.scenario) for name in question.preemptions for size in question.sizes]
     return {"after": block_sizes.after(moment), "num_layers": moment.scenario.cache.num_layers, "rows": rows}
 
 

@@ -18,11 +18,11 @@ from pagedviz.scenario.settings import SCHEDULER_RANGES, CacheConfig
 KINDS = {function.__name__: kind for kind, functions in POLICIES.items() for function in functions}
 
 
-def answer(asked: probe.Timetable, moment: Moment) -> dict[str, Any]:
+def answer(question: probe.Timetable, moment: Moment) -> dict[str, Any]:
     """`stage` is the run so far, `others` the other ways, each with its steps and its idle places in the batch."""
-    own, others = served(moment, asked.ways)
+    own, others = served(moment, question.ways)
     return {
-        "max_num_seqs": moment.scenario.cache.scheduler.max_num_seqs if asked.seats else None,
+        "max_num_seqs": moment.scenario.cache.scheduler.max_num_seqs if question.seats else None,
         "requests": own.submitted,
         "stage": table(own),
         "others": [{"policies": list(way.policies), **table(other)} for way, other in others],
