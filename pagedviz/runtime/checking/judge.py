@@ -17,7 +17,7 @@ from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.runtime.cache.kv_cache import KVCache
 from pagedviz.runtime.checking.dense_rows import dense_rows
 from pagedviz.runtime.checking.kv_log import KVLog
-from pagedviz.runtime.checking.limits import MAX_SHOWN_BLOCKS
+from pagedviz.runtime.checking.tolerance import MAX_SHOWN_BLOCKS
 from pagedviz.runtime.computing.toy_model import ToyModel
 from pagedviz.scenario.settings import CacheConfig
 

@@ -22,7 +22,7 @@ from pagedviz.runtime.cache.kv_cache import KVCache
 from pagedviz.runtime.checking.dense_rows import dense_rows
 from pagedviz.runtime.checking.judge import Judge
 from pagedviz.runtime.checking.kv_log import KVLog
-from pagedviz.runtime.checking.limits import MAX_SHOWN_BLOCKS, TOLERANCE
+from pagedviz.runtime.checking.tolerance import MAX_SHOWN_BLOCKS, TOLERANCE
 from pagedviz.runtime.computing.decode_graph import DecodeGraphs
 from pagedviz.runtime.computing.launch_input import LaunchInput, launch_input
 from pagedviz.runtime.computing.toy_model import ToyModel

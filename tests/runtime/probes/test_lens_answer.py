@@ -11,7 +11,7 @@ import kernels
 from kernels import launch
 from pagedviz import probe
 from pagedviz.run.play import PROJECT
-from pagedviz.runtime.checking.limits import TOLERANCE
+from pagedviz.runtime.checking.tolerance import TOLERANCE
 from pagedviz.runtime.probes.attention import lens
 from pagedviz.runtime.probes.attention.newest import Newest
 from tests.kernel_cases import NAN, Shape, make_batch

@@ -3,7 +3,7 @@
 import pytest
 
 from pagedviz.engine.policies.limits import Limits
-from pagedviz.runtime.checking.limits import TOLERANCE
+from pagedviz.runtime.checking.tolerance import TOLERANCE
 from pagedviz.scenario.operations import Abort, EngineSteps, Submit
 from pagedviz.scenario.settings import CacheConfig
 from tests.runtime.runner.runner_cases import Played

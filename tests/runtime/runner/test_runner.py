@@ -11,7 +11,7 @@ from pagedviz.engine.log.invariants import INVARIANTS
 from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.run.play import planner
 from pagedviz.run_view import CLOSE
-from pagedviz.runtime.checking.limits import MAX_SHOWN_BLOCKS
+from pagedviz.runtime.checking.tolerance import MAX_SHOWN_BLOCKS
 from pagedviz.runtime.computing import decode_graph
 from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.operations import Add, Append, EngineSteps, Fork, Free, Generate, Reload, Spill, Submit

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 import kernels
 from pagedviz import probe
 from pagedviz.probe import whole_number
-from pagedviz.runtime.checking.limits import TOLERANCE
+from pagedviz.runtime.checking.tolerance import TOLERANCE
 from pagedviz.runtime.probes.attention.newest import Newest, must_see_all, newest
 from pagedviz.runtime.running.recording import Moment
 from pagedviz.scenario.settings import RANGES

@@ -5,7 +5,7 @@ from typing import Any
 import kernels
 from pagedviz import probe
 from pagedviz.probe import whole_number
-from pagedviz.runtime.checking.limits import TOLERANCE
+from pagedviz.runtime.checking.tolerance import TOLERANCE
 from pagedviz.runtime.probes.attention.newest import must_see_all, newest
 from pagedviz.runtime.running.recording import Moment
 

@@ -14,7 +14,7 @@ from pagedviz import probe
 from pagedviz.probe import Refused, whole_number
 from pagedviz.run import source
 from pagedviz.run.source import PROJECT, SourceLine
-from pagedviz.runtime.checking.limits import MAX_SHOWN_BLOCKS, TOLERANCE
+from pagedviz.runtime.checking.tolerance import MAX_SHOWN_BLOCKS, TOLERANCE
 from pagedviz.runtime.probes.attention.newest import Newest, newest
 from pagedviz.runtime.running.recording import Moment
 

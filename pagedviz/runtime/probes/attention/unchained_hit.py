@@ -8,7 +8,7 @@ from torch import Tensor
 import kernels
 from pagedviz import probe
 from pagedviz.probe import Refused
-from pagedviz.runtime.checking.limits import TOLERANCE
+from pagedviz.runtime.checking.tolerance import TOLERANCE
 from pagedviz.runtime.computing.toy_model import ToyModel
 from pagedviz.runtime.probes.attention.newest import newest
 from pagedviz.runtime.running.recording import Moment

@@ -11,7 +11,7 @@ from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.policies.profiles import PROFILES
 from pagedviz.probe import Refused, whole_number
 from pagedviz.run.memory import memory
-from pagedviz.runtime.checking.limits import TOLERANCE
+from pagedviz.runtime.checking.tolerance import TOLERANCE
 from pagedviz.runtime.running.recording import Moment
 from pagedviz.runtime.running.runner import Runner
 from pagedviz.scenario.settings import RANGES, CacheConfig
