@@ -186,7 +186,7 @@ SERVED: dict[str, tuple[Data, tuple[Data, ...]]] = {
             {"step": 3},
         ),
     ),
-    # nobody comes in before the whole batch has finished
+    # no request comes in before the whole batch has finished
     "static": (
         {"num_blocks": 12, "scheduler": {"max_num_seqs": 3}, "policies": {"batching": "static_batches"}},
         (
@@ -234,7 +234,7 @@ def v1() -> Data:
 
 
 def failed() -> Data:
-    """Step 5 read a slot that nobody wrote; step 7 broke an invariant."""
+    """Step 5 read a slot that no sequence wrote; step 7 broke an invariant."""
     data = lesson(run="failed")
     data["checks"][5] |= {"ok": False, "max_error": None, "failed_sequences": ["A"]}
     broken = "block 7 is in the free queue and in A's table"

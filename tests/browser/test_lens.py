@@ -12,7 +12,7 @@ from tests.browser import lens_answers, stage_demo  # noqa: E402
 from tests.browser.conftest import STAGE, Open, at, at_each, press, violations  # noqa: E402
 
 LENS = ".lens"
-STEP = 15  # A holds ten tokens in three blocks: the last two lanes of the third are nobody's
+STEP = 15  # A holds ten tokens in three blocks: the last two lanes of the third hold no token
 PHASES = ["table", "keys", "scores", "running", "values"]
 
 

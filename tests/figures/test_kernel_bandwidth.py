@@ -25,7 +25,7 @@ def test_bandwidth_stands_at_its_block_size_in_order_and_the_ceiling_is_a_line()
     assert figure.layout.xaxis.categoryarray == ("8", "64")
     assert [shape.y0 for shape in figure.layout.shapes] == [100.0]
     assert figure.layout.yaxis.range[1] > 100.0
-    # Beside the line its name would lie on whoever comes near it.
+    # Beside the line its name would lie on another line that comes near it.
     assert figure.layout.xaxis.title.text == "block_size; dashed: 100 GB/s, a plain read"
     assert not figure.layout.annotations
     assert bandwidth_by_block_size([row("8", rate=200.0)], 100.0).layout.yaxis.range[1] > 200.0

@@ -101,7 +101,7 @@ def test_drafts_that_find_no_block_are_refused_whole():
         cache.draft("a", "next", [1, 2, 3])
 
 
-def test_who_waits_to_be_verified_is_not_spilled_for_others():
+def test_a_sequence_with_drafts_is_not_spilled_for_others():
     cache = Watched(6, profile="vllm-v0", auto_spill=True, host_blocks=2)
     cache.add("a", range(4))
     cache.add("b", range(8))
@@ -141,7 +141,7 @@ def test_nobody_hits_what_the_launch_of_drafts_is_still_to_fill(publish):
 
 
 def serve(scheduler: WatchedScheduler, guess) -> list[int]:
-    """Take steps until nobody is left; `guess` drafts behind a sequence's tokens. Returns the tokens of each launch."""
+    """Take steps while work is left; `guess` drafts behind a sequence's tokens. Returns the tokens of each launch."""
     launches = []
     while scheduler.has_work and len(launches) < 100:
         scheduler.manager.engine_step += 1

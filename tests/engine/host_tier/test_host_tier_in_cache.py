@@ -287,7 +287,7 @@ def test_a_cache_without_a_tier_says_so():
 
 
 def served(**settings) -> WatchedScheduler:
-    """A's prompt is on the host alone, and nobody runs."""
+    """A's prompt is on the host alone, and no request runs."""
     scheduler = WatchedScheduler(6, host_chunks=8, host_write="write_through", **settings)
     scheduler.submit("A", PROMPT, 1)
     scheduler.step()
@@ -306,7 +306,7 @@ def test_a_request_waits_for_its_prefix_from_the_host_and_computes_the_rest():
     assert scheduler.step() == {"B": 1}
 
 
-def test_who_waits_for_the_host_lets_others_pass():
+def test_a_request_that_waits_for_the_host_lets_others_pass():
     scheduler = served()
     scheduler.submit("B", [*PROMPT, "x"], 2)
     scheduler.submit("C", ["c"], 2)

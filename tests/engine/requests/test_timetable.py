@@ -59,7 +59,7 @@ def test_prefix_is_read_once_a_chunk_and_scored_once_a_token(prompt, budget):
     assert all(row.num_tokens <= row.token_budget == budget for row in rows)
 
 
-def test_wait_has_the_steps_from_one_word_to_the_next_and_everybodys_tokens_in_them():
+def test_wait_has_the_steps_from_one_word_to_the_next_and_the_tokens_of_all_requests_in_them():
     prompts_first = replace(CACHE, policies=(("batching", "prefill_first"),))
     ops = (submit("A", 2, 3), EngineSteps(2), submit("B", 6, 1), EngineSteps(9))
 

@@ -30,7 +30,7 @@ def run():
 
 
 def drawn(answer):
-    """Each node as (its parent, its tokens, its pages, locks, who ends there)."""
+    """Each node as (its parent, its tokens, its pages, locks, the sequences that end there)."""
     return {
         n["node"]: (n["parent"], "".join(n["tokens"]), n["pages"], n["lock_count"], "".join(n["held_by"]))
         for n in answer["nodes"]

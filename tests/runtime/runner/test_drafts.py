@@ -1,4 +1,4 @@
-"""Drafts on the real kernels: what is verified is what the model says, and what was rolled back is read by nobody."""
+"""Drafts on the real kernels: verified tokens are the model's own, and no kernel reads tokens that were rolled back."""
 
 from dataclasses import replace
 

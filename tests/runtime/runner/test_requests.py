@@ -51,7 +51,7 @@ def test_a_block_that_the_same_launch_fills_is_attended_through_and_judged():
 
 
 @pytest.mark.parametrize(("preemption", "prefix_caching"), [("recompute", False), ("recompute", True), ("swap", False)])
-def test_who_was_preempted_says_what_it_would_have_said(preemption, prefix_caching):
+def test_a_preempted_request_has_the_outputs_that_it_would_have_had(preemption, prefix_caching):
     ops = (Submit("A", tuple("abc"), 4), Submit("B", tuple("def"), 4), EngineSteps(40))
     config = {"prefix_caching": prefix_caching, "policies": (("preemption", preemption),), "host_blocks": 6}
     pressed = play(*ops, num_blocks=6, **config)

@@ -85,7 +85,7 @@ def test_weights_of_blocks_out_of_the_window_are_none(played):
     assert (weights[:, unseen:] > 0).all()
 
 
-def test_who_has_let_go_of_what_its_newest_token_sees_is_asked_again_when_it_writes():
+def test_a_sequence_that_released_a_block_its_newest_token_sees_attends_again_when_it_writes():
     """8 tokens, window 3, blocks of 2: the next token sees positions 6 and 7, the newest saw 5 too."""
     played = Played(Add("A", WORDS), Add("B", ("x",)), Append("A", ("i",)), cache=WINDOWED)
     assert played.first_failure is None
@@ -99,7 +99,7 @@ def test_who_has_let_go_of_what_its_newest_token_sees_is_asked_again_when_it_wri
 
 
 def test_prompts_of_one_launch_share_blocks_in_every_group():
-    """Of B's first ten words four are there, and A computes the others; in group 1 nobody needs the first six."""
+    """Of B's first ten words four are there, and A computes the others; in group 1 no sequence needs the first six."""
     words = (*WORDS, "i", "j")
     ops = (Add("Z", WORDS[:4]), Free("Z"), Submit("A", words, 1), Submit("B", (*words, "x"), 2), EngineSteps(2))
     played = Played(*ops, cache=replace(GROUPS, num_layers=2))
