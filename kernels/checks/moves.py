@@ -88,7 +88,7 @@ def copy_blocks(k_cache: Tensor, v_cache: Tensor, sources: Blocks, targets: Bloc
     arguments.tensors(call, eight_bits_too=True, k_cache=k_cache, v_cache=v_cache)
     if len(sources) != len(targets):
         raise ValueError(
-            f"{call}: {len(sources)} source_blocks and {len(targets)} target_blocks; they are pairs, so as many of each"
+            f"{call}: {len(sources)} source_blocks and {len(targets)} target_blocks; there must be as many of each"
         )
     ids = blocks(call, "source_blocks", sources, k_cache), blocks(call, "target_blocks", targets, k_cache)
     written_once(call, "target_blocks", targets, read=sources)

@@ -19,7 +19,7 @@ def scales(call: str, k_cache: Tensor, k_scale: Tensor | None, v_scale: Tensor |
     for name, scale in (("k_scale", k_scale), ("v_scale", v_scale)):
         if scale is None:
             if k_cache.dtype == torch.int8:
-                raise ValueError(f"{call}: {name} is None; int8 caches mean nothing without k_scale and v_scale")
+                raise ValueError(f"{call}: {name} is None; int8 caches need k_scale and v_scale")
             continue
         if not isinstance(scale, Tensor) or scale.dtype != torch.float32:
             got = scale.dtype if isinstance(scale, Tensor) else type(scale).__name__

@@ -136,7 +136,7 @@ class ComputeClient:
             if asked in run.answers:
                 return run.answers[asked]
             if run.failed or self.unavailable:
-                return {"refused": f"{run.failed or self.unavailable} Until it goes on, the kernels are asked nothing."}
+                return {"refused": f"{run.failed or self.unavailable} Until it goes on, no question is answered."}
             if asked not in run.asked:
                 run.asked.add(asked)
                 if run.life == self._life:

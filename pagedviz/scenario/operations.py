@@ -244,7 +244,7 @@ class Submit(
         )
         if samples > 1 and beams > 1:
             both = f'"samples": {samples} and "beams": {beams}'
-            raise ScenarioError(f"{where} (submit {seq_id}) has {both}; a request has several of one of them at most")
+            raise ScenarioError(f"{where} (submit {seq_id}) has {both}; only one of the two may be above 1")
         if "says" not in data:
             num_tokens = json_values.whole(data, "max_tokens", f"{where}.max_tokens", 1, 1, json_values.MAX_TOKENS)
             return cls(seq_id, tokens, num_tokens, (), priority, salt, samples, beams)
@@ -253,7 +253,7 @@ class Submit(
             raise ScenarioError(f"{where} (submit {seq_id}) has {both}; the words are given or generated")
         if max(samples, beams) > 1:
             both = f'"says" and "{"samples" if samples > 1 else "beams"}"'
-            raise ScenarioError(f"{where} (submit {seq_id}) has {both}; given words are said once")
+            raise ScenarioError(f"{where} (submit {seq_id}) has {both}; given words have only one sequence")
         says = json_values.tokens_from_json(data["says"], f"{where}.says")
         return cls(seq_id, tokens, len(says), says, priority, salt)
 

@@ -429,15 +429,15 @@ def test_wrong_cache_is_refused_with_field_and_value(settings, sentence):
         ({"submit": "A", "text": "a", "beams": 0}, "ops[1].beams is 0; it must be a whole number from 1 to 8"),
         (
             {"submit": "A", "text": "a", "samples": 2, "beams": 3},
-            'ops[1] (submit A) has "samples": 2 and "beams": 3; a request has several of one of them at most',
+            'ops[1] (submit A) has "samples": 2 and "beams": 3; only one of the two may be above 1',
         ),
         (
             {"submit": "A", "text": "a", "says": "b", "beams": 2},
-            'ops[1] (submit A) has "says" and "beams"; given words are said once',
+            'ops[1] (submit A) has "says" and "beams"; given words have only one sequence',
         ),
         (
             {"submit": "A", "text": "a", "says": "b", "samples": 2},
-            'ops[1] (submit A) has "says" and "samples"; given words are said once',
+            'ops[1] (submit A) has "says" and "samples"; given words have only one sequence',
         ),
         ({"draft": "A", "tokens": 0}, "ops[1].tokens is 0; it must be a whole number from 1 to 8"),
         ({"draft": "A", "tokens": 9}, "ops[1].tokens is 9; it must be a whole number from 1 to 8"),
@@ -590,7 +590,7 @@ def test_no_json_at_all_gives_anything_but_a_sentence(value):
     [
         (
             Submit("A", ("a",), 1, samples=3, beams=2),
-            'the operation (submit A) has "samples": 3 and "beams": 2; a request has several of one of them at most',
+            'the operation (submit A) has "samples": 3 and "beams": 2; only one of the two may be above 1',
         ),
         (Submit("A", ("a",), 1, salt="\t"), r'the operation.salt is "\t"; a salt has 1 to 16 printable characters'),
     ],

@@ -229,5 +229,5 @@ def test_stopped_run_says_so(client):
     held = client.hold(scenario(5, Add("A", tuple("abcdefgh")), Append("A", ("x",))))
     stopped = client.stop(held)
     assert client.ask(stopped, 0, LAUNCH) == {
-        "refused": "Checking was stopped. What has been checked stays. Until it goes on, the kernels are asked nothing."
+        "refused": "Checking was stopped. What has been checked stays. Until it goes on, no question is answered."
     }

@@ -1,1 +1,1 @@
-"""Copies of cached blocks on the host, and what they mean beside the cache."""
+"""Copies of cached blocks on the host, and what their transfers mean for the device's blocks."""

@@ -86,7 +86,7 @@ def test_decode_refuses_values_that_lie_outside(message, changes):
             {"k_cache": lambda k: k.to(torch.float8_e4m3fn), "v_cache": lambda v: v.to(torch.float8_e5m2)},
         ),
         (
-            r"k_scale is None; int8 caches mean nothing without k_scale and v_scale",
+            r"k_scale is None; int8 caches need k_scale and v_scale",
             {"k_cache": lambda k: k.to(torch.int8), "v_cache": lambda v: v.to(torch.int8)},
         ),
         (
@@ -129,7 +129,7 @@ def test_store_refuses_and_changes_nothing(store, message, changes):
 @pytest.mark.parametrize(
     ("message", "changes"),
     [
-        (r"k_scale is None; int8 caches mean nothing without", {"k_scale": lambda _: None}),
+        (r"k_scale is None; int8 caches need", {"k_scale": lambda _: None}),
         (r"v_scale is \[3\]; it must be \[num_kv_heads\] = \[2\] or", {"v_scale": lambda _: randn(3)}),
         (r"v_scale is torch.float16", {"v_scale": lambda s: s.half()}),
         (

@@ -93,8 +93,8 @@ def test_a_sequence_that_released_a_block_its_newest_token_sees_attends_again_wh
     assert (compared[0], compared[-1], played.last.compared) == (1, 1, 2)
     index = 1 + kinds(played).index("BlockOutOfWindow")
     assert ask(played.runner, probe.Lens("A", 0, 0), index) == {
-        "refused": "At this step some of what A's newest token sees is in none of its blocks: only the token to come "
-        "can be computed."
+        "refused": "At this step A's tables do not name all blocks that its newest token sees, so its attention "
+        "cannot be computed."
     }
 
 
@@ -140,7 +140,7 @@ def test_launch_probe_tells_the_tables_and_slots_of_each_group():
     [
         (probe.FlashAndPaged("A", 0, 0, 4), "This layer sees only the newest 3 tokens"),
         (probe.LazyRescale("A", 0, 0, 4, 8), "This layer sees only the newest 3 tokens"),
-        (probe.UnchainedHit("A", "B", 1), "A wrong hit is shown where all layers are one group and see all tokens"),
+        (probe.UnchainedHit("A", "B", 1), "A wrong hit is shown only if all layers are in one group"),
     ],
 )
 def test_what_is_told_of_whole_sequences_is_refused_behind_a_window(asked, sentence):

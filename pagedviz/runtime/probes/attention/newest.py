@@ -51,8 +51,8 @@ def newest(moment: Moment, seq_id: str, layer: int, head: int) -> Newest:
         raise Refused(f"{seq_id} is not on the device at this step, and a kernel runs over resident sequences only.")
     if not newest_sees_all(state, seq_id):
         raise Refused(
-            f"At this step some of what {seq_id}'s newest token sees is in none of its blocks: only the token to come "
-            "can be computed."
+            f"At this step {seq_id}'s tables do not name all blocks that its newest token sees, so its attention "
+            "cannot be computed."
         )
     whole_number("layer", layer, 0, cache.num_layers - 1)
     whole_number("head", head, 0, cache.num_heads - 1)
@@ -76,4 +76,4 @@ def newest(moment: Moment, seq_id: str, layer: int, head: int) -> Newest:
 def must_see_all(at: Newest) -> None:
     """Raise Refused where the layer has a window: for answers about the whole sequence."""
     if at.window is not None:
-        raise Refused(f"This layer sees only the newest {at.window} tokens; this is asked of layers that see all.")
+        raise Refused(f"This layer sees only the newest {at.window} tokens; this question needs one that sees all.")

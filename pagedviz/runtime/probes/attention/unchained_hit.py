@@ -22,7 +22,7 @@ def answer(question: probe.UnchainedHit, moment: Moment) -> dict[str, Any]:
     state, config = moment.snapshot, moment.scenario.cache
     at, other = newest(moment, question.seq_id, 0, 0), newest(moment, question.other, 0, 0)
     if state.windows != (None,):
-        raise Refused("A wrong hit is shown where all layers are one group and see all tokens; here they are not.")
+        raise Refused("A wrong hit is shown only if all layers are in one group and see all tokens; here they are not.")
     first = _first_behind(question, moment)
     own, block = (int(row.block_table[question.logical_block]) for row in (at, other))
     found = slice(first - at.block_size, first)
