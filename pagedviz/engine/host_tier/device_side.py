@@ -20,7 +20,7 @@ class DeviceSide:
         self._changes = changes
         self._loading: dict[int, list[Link]] = {}  # by transfer: another load keeps its links when a chunk fails
 
-    def hold(self, transfer: Transfer) -> None:
+    def pin(self, transfer: Transfer) -> None:
         """Pin the device blocks of a transfer that begins."""
         if transfer.kind == "load":
             self._loading[transfer.transfer_id] = [self.host_links[key] for key in transfer.block_hashes]
@@ -30,16 +30,16 @@ class DeviceSide:
             self._changes.pool.take_hit(block)
             self._changes.pinned.add(block)
 
-    def let_go(self, transfer: Transfer) -> tuple[int | None, ...]:
+    def unpin(self, transfer: Transfer) -> tuple[int | None, ...]:
         """Unpin the device blocks of a transfer that has ended, the last first. Returns the places in the free queue of
         those that no table names, None for the others."""
         self._loading.pop(transfer.transfer_id, None)
         places, run = list[int | None](), list[int]()
         for block in reversed(transfer.device_blocks):
-            places.append(self._unpin(block, run))
+            places.append(self._unpin_block(block, run))
         return tuple(reversed(places))
 
-    def _unpin(self, block: int, run: list[int]) -> int | None:
+    def _unpin_block(self, block: int, run: list[int]) -> int | None:
         changes = self._changes
         changes.pinned.remove(block)
         if changes.pool.release(block):
@@ -55,7 +55,7 @@ class DeviceSide:
         """The host has no copy of it any more."""
         del self.host_links[block_hash]
 
-    def take_in(self, load: Transfer) -> None:
+    def give_hashes(self, load: Transfer) -> None:
         """Give the loaded blocks their hashes, the deepest first, so that the tail of the chain is evicted first."""
         links = self._loading.pop(load.transfer_id)
         for block, link in reversed(list(zip(load.device_blocks, links, strict=True))):

@@ -37,13 +37,13 @@ from pagedviz.engine.log.host_snapshot import TierChunk, TierSnapshot, Transfer
 class Device(Protocol):
     """What a change of the tier means for the device's blocks. The tier asks for it before it reports the change."""
 
-    def hold(self, transfer: Transfer) -> None:
+    def pin(self, transfer: Transfer) -> None:
         """Pin the device blocks of a transfer that begins."""
 
-    def let_go(self, transfer: Transfer) -> tuple[int | None, ...]:
+    def unpin(self, transfer: Transfer) -> tuple[int | None, ...]:
         """Unpin those of a transfer that has ended; their places in the free queue, None for those still named."""
 
-    def take_in(self, load: Transfer) -> None:
+    def give_hashes(self, load: Transfer) -> None:
         """Give the loaded blocks their hashes; asked for after the report that the load has finished."""
 
     def forget(self, block_hash: BlockHash) -> None:
@@ -149,11 +149,11 @@ class HostTier:
         transfer = self._end(transfer_id)
         if transfer.kind == "load":
             self._report(TierLoadFinished(**_fields(transfer), freed=self._unpin(transfer)))
-            self._device.take_in(transfer)
+            self._device.give_hashes(transfer)
             return
         for chunk in transfer.chunks:
             self._chunks[chunk] = dataclasses.replace(self._chunks[chunk], state="ready")
-        self._report(TierStoreFinished(**_fields(transfer), queue_indices=self._device.let_go(transfer)))
+        self._report(TierStoreFinished(**_fields(transfer), queue_indices=self._device.unpin(transfer)))
 
     def fail(self, transfer_id: int) -> None:
         """The copy failed, and nothing of it is used. Raises `UnknownTransfer`.
@@ -164,7 +164,7 @@ class HostTier:
         transfer = self._end(transfer_id)
         if transfer.kind == "store":
             self._give_up(transfer)
-            self._report(TierStoreFailed(**_fields(transfer), queue_indices=self._device.let_go(transfer)))
+            self._report(TierStoreFailed(**_fields(transfer), queue_indices=self._device.unpin(transfer)))
             return
         for chunk in transfer.chunks:
             held = self._chunks[chunk]
@@ -173,7 +173,7 @@ class HostTier:
                 self._lose(held.block_hash)
                 self._chunks[chunk] = dataclasses.replace(held, state="failed")
         freed = self._unpin(transfer)
-        self._report(TierLoadFailed(**_fields(transfer), queue_indices=self._device.let_go(transfer), freed=freed))
+        self._report(TierLoadFailed(**_fields(transfer), queue_indices=self._device.unpin(transfer), freed=freed))
 
     def cancel(self, transfer_id: int) -> None:
         """The copy is cancelled: a store leaves nothing on the host, a load leaves the host as it was.
@@ -183,10 +183,10 @@ class HostTier:
         transfer = self._end(transfer_id)
         if transfer.kind == "store":
             self._give_up(transfer)
-            self._report(TierStoreCancelled(**_fields(transfer), queue_indices=self._device.let_go(transfer)))
+            self._report(TierStoreCancelled(**_fields(transfer), queue_indices=self._device.unpin(transfer)))
             return
         freed = self._unpin(transfer)
-        self._report(TierLoadCancelled(**_fields(transfer), queue_indices=self._device.let_go(transfer), freed=freed))
+        self._report(TierLoadCancelled(**_fields(transfer), queue_indices=self._device.unpin(transfer), freed=freed))
 
     def clear(self, reason: str) -> None:
         """Evict every chunk that no transfer holds."""
@@ -224,7 +224,7 @@ class HostTier:
         transfer = Transfer(self._num_begun, kind, tuple(blocks), tuple(blocks.values()), chunks)
         self._transfers[transfer.transfer_id] = transfer
         self._held.update(transfer.device_blocks)
-        self._device.hold(transfer)
+        self._device.pin(transfer)
         return transfer
 
     def _end(self, transfer_id: int) -> Transfer:

@@ -8,13 +8,13 @@ from pagedviz.engine.log.invariants import host_tier
 class NoDevice:
     """Holds nothing: for a tier by itself."""
 
-    def hold(self, transfer):
+    def pin(self, transfer):
         pass
 
-    def let_go(self, transfer):
+    def unpin(self, transfer):
         return ()
 
-    def take_in(self, load):
+    def give_hashes(self, load):
         pass
 
     def forget(self, block_hash):
