@@ -118,9 +118,9 @@ class Lesson:
 
     def probes(self) -> list[tuple[int, Probe]]:
         """All probes of the pages, each with the index of the state that it is about."""
-        asked = [(placed.step, placed.page.shows) for placed in self.pages]
-        asked += [(placed.graded_at, placed.page.question.probe) for placed in self.pages if placed.page.question]
-        return [(index, probe) for index, probe in asked if probe is not None]
+        found = [(placed.step, placed.page.shows) for placed in self.pages]
+        found += [(placed.graded_at, placed.page.question.probe) for placed in self.pages if placed.page.question]
+        return [(index, probe) for index, probe in found if probe is not None]
 
     def page_at(self, step: int) -> PlacedPage:
         """The page shown at a step: the last one up to there, or the first page before its own step."""

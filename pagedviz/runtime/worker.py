@@ -73,8 +73,8 @@ class Run:
 
     def ready(self) -> list[tuple[int, Probe]]:
         """Remove and return the probes whose states have been computed, or all probes at the end of the run."""
-        ready = [asked for asked in self.asked if self.ended or asked[0] <= self.index]
-        self.asked = [asked for asked in self.asked if asked not in ready]
+        ready = [(index, probe) for index, probe in self.asked if self.ended or index <= self.index]
+        self.asked = [waiting for waiting in self.asked if waiting not in ready]
         return ready
 
     def answer(self, probe: Probe, index: int) -> dict[str, Any]:
@@ -144,11 +144,11 @@ class Worker:
     def _answer(self, run: str) -> None:
         """Answer the probes of a run that can be answered now."""
         for index, probe in self.runs[run].ready():
-            asked = {"index": index, "probe": probe.to_json()}
-            self.reply({"computing": run, **asked})
+            about = {"index": index, "probe": probe.to_json()}
+            self.reply({"computing": run, **about})
             with self._reported(run):
                 answer = self.runs[run].answer(probe, index)
-            self.reply({"run": run, **asked, "answer": answer})
+            self.reply({"run": run, **about, "answer": answer})
 
     def _wake(self, run: str) -> None:
         if run not in self.turn:

@@ -37,11 +37,11 @@ const menu = (name, links, follow) => {
 
 export default ({ data, parentElement, setTriggerValue }) => {
   const follow = (place) => setTriggerValue("followed", place);
-  const said = JSON.stringify(data);
+  const shown = JSON.stringify(data);
   const old = parentElement.querySelector("nav");
-  if (old?.said === said) return;
+  if (old?.shown === shown) return;
   const nav = element("nav", data.look, "");
-  nav.said = said;
+  nav.shown = shown;
   nav.setAttribute("aria-label", data.label);
   const menus = new Set();
   for (const link of data.links) {

@@ -108,16 +108,16 @@ def compared(claims: Claims, view: RunView, run: ComputedRun) -> tuple[str, bool
         _as_computed(claim, {**step.to_json(), "snapshot": view.snapshot(k).to_json()}, checks[k])
         for k, (claim, step) in enumerate(zip(claims.steps[:computed], view.steps, strict=False), 1)
     )
-    said = (
+    found = (
         f"The trace has {len(claims.steps)} steps, its run {len(view.steps)}; {computed} were computed here again, and "
         f"{same} came out the same."
     )
     if not run.done or run.failed:
-        return said, None
+        return found, None
     ok = all(check is not None and check.ok for check in checks)
     claimed = plain(json_values.show(claims.ok))
-    said += f" Of the whole it says “ok” is {claimed}, and here it is {json_values.show(ok)}."
-    return said, claims.ok is ok and same == len(claims.steps) == len(view.steps)
+    found += f" Of the whole it says “ok” is {claimed}, and here it is {json_values.show(ok)}."
+    return found, claims.ok is ok and same == len(claims.steps) == len(view.steps)
 
 
 def _as_computed(claim: Any, step: dict[str, Any], check: Check | None) -> bool:

@@ -50,7 +50,7 @@ function drawLevel(list, nodes, view, event) {
     () => h("li", {}, h("span", { class: "beam" }, h("bdi", { class: "text", dir: "auto" }), h("span", { class: "score" }), h("bdi", { class: "owner" }), h("span", { class: "hidden" })), h("ul", { class: "beam-level" })),
     (node, beam) => {
       const [shown, below] = node.children;
-      const [token, score, owner, said] = shown.children;
+      const [token, score, owner, fate] = shown.children;
       const colour = view.colours.get(beam.seq);
       setAttr(node, "data-alive", beam.alive ? "" : null);
       setAttr(shown, "data-last", beam.isLast ? "" : null);
@@ -61,7 +61,7 @@ function drawLevel(list, nodes, view, event) {
       setAttr(token, "title", `“${beam.token}”, ${beam.seq}, score ${beam.score}`);
       setText(score, beam.score.toFixed(2).replace("-", "−"));
       setText(owner, beam.isLast ? beam.seq : "");
-      setText(said, beam.isLast ? "" : beam.alive ? ", kept" : ", goes no further");
+      setText(fate, beam.isLast ? "" : beam.alive ? ", kept" : ", goes no further");
       setAttr(below, "hidden", beam.children.length ? null : "");
       drawLevel(below, beam.children, view, event);
     },

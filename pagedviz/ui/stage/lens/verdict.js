@@ -17,6 +17,6 @@ export function drawVerdict(node, { ok, max_error: error, tolerance: most }, atE
   setAttr(node, "role", ok ? "group" : "alert");
   const found = error === null ? "not finite" : shortNumber(error);
   setText(node.firstElementChild.lastElementChild, ok ? found : `wrong: ${found}`);
-  const said = error === null ? "the kernel's numbers or dense attention's are NaN or infinite, so nothing can be compared" : "largest difference between what the kernel gives and dense attention";
-  setText(node.lastElementChild, `${said}, tolerance ${tolerance(most)}`);
+  const note = error === null ? "the kernel's numbers or dense attention's are NaN or infinite, so nothing can be compared" : "largest difference between what the kernel gives and dense attention";
+  setText(node.lastElementChild, `${note}, tolerance ${tolerance(most)}`);
 }
