@@ -9,6 +9,7 @@ from collections.abc import Sequence as Tokens
 
 from pagedviz.engine.blocks.changes import allocation, caching, transfers, windows, writing
 from pagedviz.engine.blocks.changes import drafts as draft_changes
+from pagedviz.engine.blocks.freezing import freeze
 from pagedviz.engine.blocks.hashing import Link
 from pagedviz.engine.blocks.sequence import Sequence
 from pagedviz.engine.blocks.state import CacheState
@@ -17,7 +18,7 @@ from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.events.blocks import SequenceAdded, SequenceForked, SequenceFreed
 from pagedviz.engine.log.host_snapshot import Transfer
-from pagedviz.engine.log.snapshot import CachedBlock, Snapshot
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.log.text import sentences
 from pagedviz.engine.manager import demand
 from pagedviz.engine.manager.demand import BlockDemand
@@ -335,35 +336,7 @@ class BlockManager:
 
     def snapshot(self) -> Snapshot:
         """The state now, frozen."""
-        sequences = self.sequences.values()
-        return Snapshot(
-            block_size=self.block_size,
-            num_blocks=self.pool.num_blocks,
-            host_blocks=self.host_pool.num_blocks,
-            null_block=self.state.null_block,
-            block_tables={seq.seq_id: tuple(seq.block_table) for seq in sequences},
-            host_tables={seq.seq_id: tuple(seq.host_table) for seq in sequences},
-            tokens={seq.seq_id: tuple(seq.tokens) for seq in sequences},
-            last_scheduled={seq.seq_id: seq.last_scheduled for seq in sequences},
-            ref_counts={block: count for block, count in enumerate(self.pool.ref_count) if count},
-            host_ref_counts={block: count for block, count in enumerate(self.host_pool.ref_count) if count},
-            pinned=tuple(sorted(self.state.pinned)),
-            free_blocks=tuple(self.pool.free_blocks),
-            host_free_blocks=tuple(self.host_pool.free_blocks),
-            salts={seq.seq_id: seq.salt for seq in sequences},
-            cached={
-                block: CachedBlock(link.short, link.parent_short, link.tokens, link.salt, self.cache.groups[block])
-                for block, link in self.cache.links.items()
-            },
-            windows=self.windows,
-            group_tables=tuple(
-                {seq.seq_id: tuple(seq.block_tables[group]) for seq in sequences}
-                for group in range(1, len(self.windows))
-            ),
-            drafted={seq.seq_id: seq.drafts for seq in sequences if seq.drafts},
-            unverified={seq.seq_id: seq.unverified for seq in sequences if seq.unverified},
-            tier=self.copies.tier.snapshot() if self.copies else None,
-        )
+        return freeze(self.state, self.copies.tier.snapshot() if self.copies else None)
 
     # --- the host tier ---
 
