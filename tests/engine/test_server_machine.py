@@ -11,6 +11,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from pagedviz.engine.blocks import hashing
 from pagedviz.engine.policies.limits import Limits, Speculation
 from pagedviz.engine.policies.profiles import POLICIES, PROFILES
+from pagedviz.engine.requests import outputs
 from tests.engine.requests.request_cases import generated, next_token, value, values
 from tests.engine.test_scheduler_machine import MOST_STEPS, NTH, SALT, TOKENS, KVMemory, SchedulerMachine, names
 
@@ -125,9 +126,9 @@ class ServerMachine(SchedulerMachine):
         assert self.perform(scheduler.schedule)
         moved = bool(scheduler.scheduled)
         assert self.perform(scheduler.write)
-        assert self.perform(scheduler.fork)
+        assert self.perform(lambda: outputs.fork(scheduler))
         said, best = {}, {}
-        for seq_id in scheduler.due():
+        for seq_id in outputs.due(scheduler):
             request = scheduler.request_of(seq_id)
             known = [*request.prompt, *request.outputs[seq_id]]
             if request.beams > 1:
@@ -136,9 +137,9 @@ class ServerMachine(SchedulerMachine):
                 said[seq_id] = (drawn(seq_id, known),)
             else:
                 said[seq_id] = self.answers(seq_id)
-        assert self.perform(lambda: scheduler.sampled(said))
+        assert self.perform(lambda: outputs.sampled(scheduler, said))
         for name, continuations in best.items():
-            assert self.perform(lambda name=name, c=continuations: scheduler.expand(name, c))
+            assert self.perform(lambda name=name, c=continuations: outputs.expand(scheduler, name, c))
         for seq_id in said:
             if seq_id in scheduler.running and scheduler.num_drafts(seq_id) > 0:
                 guess = self.guess(scheduler.requests[seq_id].tokens, scheduler.num_drafts(seq_id))
