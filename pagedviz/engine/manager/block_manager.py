@@ -146,7 +146,7 @@ class BlockManager:
         reason = f"{wanted} needs ceil({seq_len} / {self.block_size}) = {prompt.num_blocks}"
         if prompt.hits[0]:
             reason += f", {len(prompt.hits[0])} of them cached"
-        self._allocate_up_to(seq, prompt.num_blocks, reason)
+        allocation.allocate_up_to(self.state, seq, prompt.num_blocks, reason)
         writing.schedule(self.state, seq, tokens[prompt.num_hit_tokens : until])
 
     def extend(self, seq_id: str, tokens: Tokens[Token]) -> None:
@@ -166,13 +166,8 @@ class BlockManager:
             if len(tokens) > 1:
                 many = sentences.count(len(tokens), "token")
                 reason = f"{seq.seq_len} + {many} need ceil({seq_len} / {self.block_size}) = {needed}"
-            self._allocate_up_to(seq, needed, reason)
+            allocation.allocate_up_to(self.state, seq, needed, reason)
         writing.schedule(self.state, seq, tokens)
-
-    def _allocate_up_to(self, seq: Sequence, num_blocks: int, reason: str) -> None:
-        for group, row in enumerate(seq.block_tables):
-            while len(row) < num_blocks:
-                allocation.allocate(self.state, seq, reason, group)
 
     def draft(self, seq_id: str, token: Token, drafts: Tokens[Token], confidences: Tokens[float] = ()) -> None:
         """Schedule the token that the model says next, and drafts behind it, for one launch that verifies them."""
@@ -202,19 +197,12 @@ class BlockManager:
             caching.offer_computed(self.state, seq)
         entries = len(seq.block_table)
         keep = self.profile.rollback(entries, self.state.blocks_for(seq.seq_len))
-        for group, row in enumerate(seq.block_tables):
-            run: dict[str, list[int]] = {"device": []}
-            while len(row) > keep:
-                allocation.release_last(self.state, seq, run, group)
+        for group in range(len(self.windows)):
+            allocation.release_behind(self.state, seq, keep, group)
 
     def unschedule(self, seq_id: str) -> None:
         """Take back what a sequence was scheduled; its blocks stay its own."""
-        seq = self.state.find(seq_id)
-        for j in range(seq.seq_len // self.block_size, len(seq.links)):
-            for group in range(len(self.windows)):
-                caching.forget_pending(self.state, seq.on_device(j, group))
-        del seq.links[seq.seq_len // self.block_size :]
-        seq.scheduled = ()
+        writing.unschedule(self.state, self.state.find(seq_id))
 
     def movable(self, *seq_ids: str) -> list[int]:
         """The device blocks that a spill of these sequences together would move now."""
@@ -271,10 +259,8 @@ class BlockManager:
     def free(self, seq_id: str) -> None:
         """Finish a sequence: let go of its blocks from the last to the first, and forget it."""
         seq = self.state.find(seq_id)
-        for group, row in enumerate(seq.block_tables):
-            runs: dict[str, list[int]] = {"device": [], "host": []}
-            while len(row) > seq.num_skipped[group]:
-                allocation.release_last(self.state, seq, runs, group)
+        for group, num_skipped in enumerate(seq.num_skipped):
+            allocation.release_behind(self.state, seq, num_skipped, group)
         del self.sequences[seq_id]
         self._report(SequenceFreed(seq_id=seq_id))
 

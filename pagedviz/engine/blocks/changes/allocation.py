@@ -25,6 +25,13 @@ def allocate(state: CacheState, seq: Sequence, reason: str, group: int = 0) -> N
     state.report(BlockAllocated(seq_id=seq.seq_id, logical_block=j, block=block, reason=reason, group=label))
 
 
+def allocate_up_to(state: CacheState, seq: Sequence, num_blocks: int, reason: str) -> None:
+    """Give a sequence blocks until each of its tables has so many entries."""
+    for group, row in enumerate(seq.block_tables):
+        while len(row) < num_blocks:
+            allocate(state, seq, reason, group)
+
+
 def take(state: CacheState) -> int:
     """The next block out of the free queue. If it is cached, it can no longer be hit."""
     block = state.pool.free_blocks.first
@@ -71,7 +78,14 @@ def make_writable(state: CacheState, seq: Sequence) -> None:
     state.report(EntryRewritten(seq_id=seq.seq_id, logical_block=j, source=source, target=target, ref_count=ref_count))
 
 
-def release_last(state: CacheState, seq: Sequence, runs: dict[str, list[int]], group: int = 0) -> None:
+def release_behind(state: CacheState, seq: Sequence, keep: int, group: int = 0) -> None:
+    """Let go of a sequence's logical blocks behind the first `keep`, the last one first."""
+    runs: dict[str, list[int]] = {"device": [], "host": []}
+    while len(seq.block_tables[group]) > keep:
+        _release_last(state, seq, runs, group)
+
+
+def _release_last(state: CacheState, seq: Sequence, runs: dict[str, list[int]], group: int) -> None:
     """Let go of a sequence's last logical block; `runs` are the blocks put back with it, by memory."""
     j = len(seq.block_tables[group]) - 1
     block, where, pool = _entry(state, seq, j, group)

@@ -17,6 +17,16 @@ def schedule(state: CacheState, seq: Sequence, tokens: Tokens[Token]) -> None:
         caching.publish(state, seq)
 
 
+def unschedule(state: CacheState, seq: Sequence) -> None:
+    """Take back what a sequence was scheduled; its blocks stay its own."""
+    num_full = seq.seq_len // state.block_size
+    for j in range(num_full, len(seq.links)):
+        for group in range(len(state.windows)):
+            caching.forget_pending(state, seq.on_device(j, group))
+    del seq.links[num_full:]
+    seq.scheduled = ()
+
+
 def write(state: CacheState, sequences: Tokens[Sequence]) -> None:
     """One launch: every sequence writes what it was scheduled."""
     size, writes = state.block_size, []
