@@ -19,14 +19,28 @@ class SourceLine:
 
 @cache
 def excerpt(source: SourceLine) -> dict[str, Any]:
-    """The function that contains a line: {"file", "name", "first_line", "lines"}, lines without their indent."""
+    """The function that contains a line: {"file", "name", "first_line", "lines", "statements"}, lines without their
+    indent. `statements` has the last line of each statement that goes over several, by its first line."""
     text = (PROJECT / source.file).read_text(encoding="utf-8")
     around, name = None, ""
-    for node in ast.walk(ast.parse(text)):
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.lineno <= source.line <= (node.end_lineno or 0):
             around, name = node, f"{name}.{node.name}" if name else node.name
     all_lines = text.splitlines()
-    first, last = (around.lineno, around.end_lineno) if around else (1, len(all_lines))
+    first, last = (around.lineno, around.end_lineno or 0) if around else (1, len(all_lines))
     lines = all_lines[first - 1 : last]
     indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
-    return {"file": source.file, "name": name, "first_line": first, "lines": [line[indent:] for line in lines]}
+    statements = {
+        str(node.lineno): node.end_lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr | ast.Assign | ast.Return | ast.Raise) and first <= node.lineno <= last
+        if node.end_lineno is not None and node.end_lineno > node.lineno
+    }
+    return {
+        "file": source.file,
+        "name": name,
+        "first_line": first,
+        "lines": [line[indent:] for line in lines],
+        "statements": statements,
+    }

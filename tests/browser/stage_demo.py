@@ -54,7 +54,7 @@ def _source(happening: Happening, excerpts: list[Data]) -> Data:
     file, line = happening.source.file, happening.source.line
     first, last, name = min((f for f in _functions(file) if f[0] <= line <= f[1]), key=lambda f: f[1] - f[0])
     lines = (ROOT / file).read_text(encoding="utf-8").splitlines()[first - 1 : last]
-    excerpt = {"file": file, "name": name, "first_line": first, "lines": lines}
+    excerpt = {"file": file, "name": name, "first_line": first, "lines": lines, "statements": {}}
     if excerpt not in excerpts:
         excerpts.append(excerpt)
     return {"excerpt": excerpts.index(excerpt), "line": line}

@@ -292,7 +292,7 @@ def test_a_trace_is_exported_and_an_opened_one_is_computed_again(visit: Visit, t
     old = tmp_path / "old.json"
     old.write_text(json.dumps({**trace, "pagedviz_trace": 1}))
     again.locator("input[type=file]").set_input_files(old)
-    playwright.expect(again.get_by_text(f"the trace has version 1; version {VERSION} is read")).to_be_visible()
+    playwright.expect(again.get_by_text(f"the trace has version 1; versions 4 and {VERSION} are read")).to_be_visible()
     (tmp_path / "broken.json").write_bytes(old.read_bytes()[:500])
     again.locator("input[type=file]").set_input_files(tmp_path / "broken.json")
     playwright.expect(again.get_by_text("Not loaded")).to_be_visible()

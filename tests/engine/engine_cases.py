@@ -52,6 +52,7 @@ class Watched(BlockManager):
             windows=tuple(windows),
             host_chunks=host_chunks,
         )
+        self.auto_spill = auto_spill
         self.events: list[Event] = []
         self.watchers: list[Callable[[Event], object]] = []
         self._before = self.snapshot()

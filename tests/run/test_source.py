@@ -61,3 +61,12 @@ def statements(file: str) -> list[ast.stmt]:
 def test_line_outside_of_any_function_shows_the_file():
     shown = source.excerpt(SourceLine("pagedviz/scenario/tokenizer.py", 1))
     assert (shown["name"], shown["first_line"]) == ("", 1)
+
+
+def test_a_statement_over_several_lines_is_known_to_its_end(lines_by_kind):
+    for line in lines_by_kind["BlockHit"]:
+        shown = source.excerpt(line)
+        end = shown["statements"][str(line.line)]
+        lit = shown["lines"][line.line - shown["first_line"] : end - shown["first_line"] + 1]
+        assert "BlockHit(" in "".join(lit)
+        assert "".join(lit).count("(") == "".join(lit).count(")")

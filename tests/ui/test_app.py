@@ -136,7 +136,7 @@ def test_your_own_run_grows_by_each_button_and_undo_takes_each_back():
     [
         ("Append", "Refused: the text is"),
         ("Add", "Refused: the prompt is"),
-        ("Reload", "Refused: A is on the device already, so there is nothing to reload."),
+        ("Reload", "Refused: All blocks of A are on the device already, so there is nothing to reload."),
     ],
 )
 def test_a_refusal_is_a_sentence_and_changes_nothing(button, sentence):

@@ -82,7 +82,8 @@ def test_prompt_that_is_not_written_yet_is_admitted_and_in_no_node(run):
         assert ("B" in "".join(node[4] for node in drawn(answer).values())) is True
         assert (3 in drawn(answer)) is written
         assert own(answer) == [("A", "e", 2)] + ([] if written else [("B", "cx", 3), ("B", "yz", 4)])
-    assert [event.split()[0] for event in ask(runner, probe.Radix(2), ends[1] + 1)["reported"]] == ["Node", "The", "Node"]
+    reported = ask(runner, probe.Radix(2), ends[1] + 1)["reported"]
+    assert [event.split()[0] for event in reported] == ["Node", "The", "Node"]
 
 
 def test_sequence_holds_its_nodes_until_it_is_gone(run):

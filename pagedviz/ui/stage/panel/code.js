@@ -1,18 +1,19 @@
-// Source code with one line lit.
+// Source code with one statement lit.
 import { h, setAttr, setText } from "../dom.js";
 
-// An excerpt with one line lit; `which` keeps it apart from excerpts of the same file and length.
+// An excerpt with the statement lit that begins on a line; `which` keeps it apart from excerpts of the same file and length.
 export function drawCode(ui, excerpt, line, which) {
   const key = `${which}:${line}:${excerpt.file}:${excerpt.first_line}:${excerpt.lines.length}`;
   if (ui.code.dataset.key === key) return;
   setAttr(ui.code, "data-key", key);
   const lit = line === null ? -1 : line - excerpt.first_line;
+  const end = line === null ? -1 : (excerpt.statements[line] ?? line) - excerpt.first_line;
   const indent = Math.min(...excerpt.lines.filter((text) => text.trim()).map((text) => text.search(/\S/)), 40);
   ui.code.replaceChildren(
     ...excerpt.lines.map((text, i) => {
       const shown = text.slice(indent) || " ";
       const quiet = /^\s*(#|"""|''')/.test(text);
-      return h("span", { class: quiet ? "code-line quiet" : "code-line", "data-lit-line": i === lit ? "" : null, "aria-current": i === lit ? "true" : null }, shown);
+      return h("span", { class: quiet ? "code-line quiet" : "code-line", "data-lit-line": i === lit ? "" : null, "data-lit-more": i > lit && i <= end ? "" : null, "aria-current": i === lit ? "true" : null }, shown);
     }),
   );
   setAttr(ui.code, "aria-label", `Source of ${excerpt.name}${line === null ? "" : `, line ${line} lit`}`);
