@@ -208,7 +208,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert not self.scheduler.has_work
         assert all(not r.outputs_left for s, r in self.scheduler.requests.items() if s not in aborted)
         assert state.ref_counts == state.host_ref_counts == {}
-        assert self.manager.changes.pending == set()
+        assert self.manager.state.pending == set()
         assert sorted(state.free_blocks) == list(range(self.manager.profile.null_block, state.num_blocks))
         assert sorted(state.host_free_blocks) == list(range(state.host_blocks))
 

@@ -177,7 +177,7 @@ class ServerMachine(SchedulerMachine):
         prompt = [*other.prompt, *tokens]
         self.perform(lambda: self.scheduler.submit(name, prompt, num_tokens, salt=other.salt))
 
-    @precondition(lambda self: self.manager.changes.prefix_caching and self.manager.pool.free_blocks)
+    @precondition(lambda self: self.manager.state.prefix_caching and self.manager.pool.free_blocks)
     @rule()
     def sweep_the_free_queue(self):
         self.sweep()
@@ -297,7 +297,7 @@ class ServerMachine(SchedulerMachine):
         assert all(not r.outputs_left for s, r in self.scheduler.requests.items() if s not in aborted)
         assert state.ref_counts == state.host_ref_counts == {}
         assert state.pinned == ()
-        assert self.manager.changes.pending == set()
+        assert self.manager.state.pending == set()
         assert sorted(state.free_blocks) == [b for b in range(state.num_blocks) if b != state.null_block]
         assert sorted(state.host_free_blocks) == list(range(state.host_blocks))
 
