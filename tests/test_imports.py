@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pagedviz/engine/log/replay/*.py": {EVENTS, f"{ENGINE}.log.snapshot", f"{ENGINE}.log.host_snapshot"},
     "pagedviz/engine/log/invariants/*.py": {f"{ENGINE}.log", f"{ENGINE}.policies"},
     "pagedviz/engine/blocks/*.py": {f"{ENGINE}.log", f"{ENGINE}.policies"},
+    "pagedviz/engine/blocks/changes/*.py": {f"{ENGINE}.blocks", EVENTS, f"{ENGINE}.policies"},
     "pagedviz/engine/host_tier/*.py": {f"{ENGINE}.blocks", f"{ENGINE}.log", f"{ENGINE}.policies"},
     "pagedviz/engine/manager/*.py": {
         *(f"{ENGINE}.{room}" for room in ("blocks", "host_tier", "log", "policies")),

@@ -12,6 +12,7 @@ from pagedviz.engine.log.errors import CacheError, NoDrafts, NotConfident, Owned
 from pagedviz.engine.log.events.base import Event, OperationRefused, Token
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.manager.block_manager import BlockManager
+from pagedviz.engine.requests import outputs
 from pagedviz.engine.requests.beams import Candidates
 from pagedviz.engine.requests.scheduler import Scheduler
 from pagedviz.model.decoding import Decoder, Logits, confident
@@ -185,7 +186,7 @@ class Player:
                 return
             scheduler.write()
             yield
-            scheduler.fork()
+            outputs.fork(scheduler)
             yield
             yield from self._take_outputs()
             if not scheduler.has_work:
@@ -195,21 +196,21 @@ class Player:
         """Take the model's outputs of a launch, and draft the next tokens."""
         scheduler = self.scheduler
         beams: dict[str, dict[str, Candidates]] = {}
-        outputs: dict[str, tuple[Token, ...]] = {}
-        for seq_id in scheduler.due():
+        said: dict[str, tuple[Token, ...]] = {}
+        for seq_id in outputs.due(scheduler):
             request = scheduler.request_of(seq_id)
             if request.beams > 1:
                 best = self._decoder.candidates(seq_id, self._last_position(seq_id), request.beams)
                 beams.setdefault(request.seq_id, {})[seq_id] = best
             else:
-                outputs[seq_id] = self._outputs(seq_id)
-        scheduler.sampled(outputs)
+                said[seq_id] = self._outputs(seq_id)
+        outputs.sampled(scheduler, said)
         for name, candidates in beams.items():
             request = scheduler.requests[name]
             sums = [request.scores.get(s, 0.0) + p for s, own in candidates.items() for _, p in own]
             self._decoder.must_be_sure(sums, request.beams)
-            scheduler.expand(name, candidates)
-        for seq_id in outputs:
+            outputs.expand(scheduler, name, candidates)
+        for seq_id in said:
             if seq_id in scheduler.running and (k := scheduler.num_drafts(seq_id)) > 0:
                 guessed = self._decoder.drafts(scheduler.requests[seq_id].tokens, k)
                 kept = confident(guessed, scheduler.speculation.min_confidence)

@@ -18,6 +18,7 @@ from pagedviz.engine.log.events.base import Event
 from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.policies.limits import Limits
 from pagedviz.engine.policies.profiles import POLICIES, PROFILES
+from pagedviz.engine.requests import outputs
 from tests.engine.requests.request_cases import WatchedScheduler, generated, next_token, value, values
 from tests.engine.test_engine_machine import Memory
 
@@ -131,8 +132,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         scheduled = dict(self.scheduler.scheduled)
         assert self.perform(self.scheduler.write)
         state = self.scheduler.snapshot()
-        outputs = {s: (next_token(self.memory.read(state, s)[-1]),) for s in self.scheduler.due()}
-        assert self.perform(lambda: self.scheduler.sampled(outputs))
+        said = {s: (next_token(self.memory.read(state, s)[-1]),) for s in outputs.due(self.scheduler)}
+        assert self.perform(lambda: outputs.sampled(self.scheduler, said))
         return bool(scheduled)
 
     @precondition(lambda self: self.scheduler.has_work)
@@ -207,7 +208,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert not self.scheduler.has_work
         assert all(not r.outputs_left for s, r in self.scheduler.requests.items() if s not in aborted)
         assert state.ref_counts == state.host_ref_counts == {}
-        assert self.manager.changes.pending == set()
+        assert self.manager.state.pending == set()
         assert sorted(state.free_blocks) == list(range(self.manager.profile.null_block, state.num_blocks))
         assert sorted(state.host_free_blocks) == list(range(state.host_blocks))
 

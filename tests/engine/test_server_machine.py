@@ -11,6 +11,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from pagedviz.engine.blocks import hashing
 from pagedviz.engine.policies.limits import Limits, Speculation
 from pagedviz.engine.policies.profiles import POLICIES, PROFILES
+from pagedviz.engine.requests import outputs
 from tests.engine.requests.request_cases import generated, next_token, value, values
 from tests.engine.test_scheduler_machine import MOST_STEPS, NTH, SALT, TOKENS, KVMemory, SchedulerMachine, names
 
@@ -125,9 +126,9 @@ class ServerMachine(SchedulerMachine):
         assert self.perform(scheduler.schedule)
         moved = bool(scheduler.scheduled)
         assert self.perform(scheduler.write)
-        assert self.perform(scheduler.fork)
+        assert self.perform(lambda: outputs.fork(scheduler))
         said, best = {}, {}
-        for seq_id in scheduler.due():
+        for seq_id in outputs.due(scheduler):
             request = scheduler.request_of(seq_id)
             known = [*request.prompt, *request.outputs[seq_id]]
             if request.beams > 1:
@@ -136,9 +137,9 @@ class ServerMachine(SchedulerMachine):
                 said[seq_id] = (drawn(seq_id, known),)
             else:
                 said[seq_id] = self.answers(seq_id)
-        assert self.perform(lambda: scheduler.sampled(said))
+        assert self.perform(lambda: outputs.sampled(scheduler, said))
         for name, continuations in best.items():
-            assert self.perform(lambda name=name, c=continuations: scheduler.expand(name, c))
+            assert self.perform(lambda name=name, c=continuations: outputs.expand(scheduler, name, c))
         for seq_id in said:
             if seq_id in scheduler.running and scheduler.num_drafts(seq_id) > 0:
                 guess = self.guess(scheduler.requests[seq_id].tokens, scheduler.num_drafts(seq_id))
@@ -176,7 +177,7 @@ class ServerMachine(SchedulerMachine):
         prompt = [*other.prompt, *tokens]
         self.perform(lambda: self.scheduler.submit(name, prompt, num_tokens, salt=other.salt))
 
-    @precondition(lambda self: self.manager.changes.prefix_caching and self.manager.pool.free_blocks)
+    @precondition(lambda self: self.manager.state.prefix_caching and self.manager.pool.free_blocks)
     @rule()
     def sweep_the_free_queue(self):
         self.sweep()
@@ -296,7 +297,7 @@ class ServerMachine(SchedulerMachine):
         assert all(not r.outputs_left for s, r in self.scheduler.requests.items() if s not in aborted)
         assert state.ref_counts == state.host_ref_counts == {}
         assert state.pinned == ()
-        assert self.manager.changes.pending == set()
+        assert self.manager.state.pending == set()
         assert sorted(state.free_blocks) == [b for b in range(state.num_blocks) if b != state.null_block]
         assert sorted(state.host_free_blocks) == list(range(state.host_blocks))
 

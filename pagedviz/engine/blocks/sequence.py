@@ -62,6 +62,12 @@ class Sequence:
         """A kernel can run over it: all of its entries are on the device."""
         return not self.num_on_host
 
+    def on_device(self, j: int, group: int = 0) -> int:
+        """Logical block j's physical block, which is on the device."""
+        block = self.block_tables[group][j]
+        assert block is not None
+        return block
+
     def name_block(self, block: int, where: str, group: int = 0) -> None:
         """Add a table entry: the next logical block is `block`, on the device or on the host."""
         self.block_tables[group].append(block if where == "device" else None)

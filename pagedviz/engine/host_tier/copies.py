@@ -6,8 +6,9 @@ from itertools import islice
 from typing import Literal
 
 from pagedviz.engine.blocks import hashing
-from pagedviz.engine.blocks.changes import BlockChanges, Occasion
+from pagedviz.engine.blocks.changes import caching
 from pagedviz.engine.blocks.hashing import Link
+from pagedviz.engine.blocks.state import CacheState, Occasion
 from pagedviz.engine.host_tier.device_side import DeviceSide
 from pagedviz.engine.host_tier.tier import HostTier
 from pagedviz.engine.log import errors
@@ -22,11 +23,11 @@ How = Literal["finish", "fail", "cancel"]
 class HostCopies:
     """Up to `num_chunks` copies of cached blocks. Each operation is refused before it has changed anything."""
 
-    def __init__(self, changes: BlockChanges, num_chunks: int, report: Callable[[Event], None]) -> None:
-        self._changes = changes
-        self._device = DeviceSide(changes)
+    def __init__(self, state: CacheState, num_chunks: int, report: Callable[[Event], None]) -> None:
+        self._state = state
+        self._device = DeviceSide(state)
         self.tier = HostTier(num_chunks, device=self._device, report=report)
-        changes.listener = self._offered
+        state.listener = self._offered
 
     @property
     def host_links(self) -> dict[BlockHash, Link]:
@@ -40,9 +41,9 @@ class HostCopies:
 
     def store(self, seq_id: str) -> Transfer:
         """Begin to copy the cached blocks of a sequence that the host does not have: all of them, or none."""
-        cache = self._changes.cache
-        blocks = [block for block in self._changes.find(seq_id).device_blocks if block in cache]
-        new = [b for b in blocks if b not in self._changes.pending and cache.links[b].key not in self.tier]
+        cache = self._state.cache
+        blocks = [block for block in self._state.find(seq_id).device_blocks if block in cache]
+        new = [b for b in blocks if b not in self._state.pending and cache.links[b].key not in self.tier]
         store = self._begin_store(new)
         if store is None:
             raise errors.NothingToStore(seq_id=seq_id, cached=len(blocks))
@@ -52,7 +53,7 @@ class HostCopies:
         """Begin to bring back the blocks of a prompt that the host has, behind those that are cached on the device."""
         hits, links = self._on_host(tokens, salt)
         if not links:
-            raise errors.NothingToLoad(hit=len(hits) * self._changes.block_size)
+            raise errors.NothingToLoad(hit=len(hits) * self._state.block_size)
         self._begin_load(hits, links)
 
     def fetch(self, tokens: Tokens[Token], salt: str | None) -> bool:
@@ -80,8 +81,8 @@ class HostCopies:
 
     def _offered(self, occasion: Occasion, blocks: Collection[int], kept: Collection[str] = ()) -> None:
         """Store those of these cached blocks that the profile stores on this occasion."""
-        changes, wants = self._changes, self._changes.profile.host_write
-        wanted = [b for b in blocks if b not in changes.pending and wants(Offer(occasion, changes.uses[b]))]
+        state, wants = self._state, self._state.profile.host_write
+        wanted = [b for b in blocks if b not in state.pending and wants(Offer(occasion, state.uses[b]))]
         try:
             store = self._begin_store(wanted, kept)
         except errors.TooFewChunks:
@@ -92,7 +93,7 @@ class HostCopies:
             self._device.goes_out = False
 
     def _begin_store(self, blocks: Collection[int], kept: Collection[str] = ()) -> Transfer | None:
-        links = [self._changes.cache.links[block] for block in blocks]
+        links = [self._state.cache.links[block] for block in blocks]
         stored: dict[BlockHash, int] = {link.key: block for link, block in zip(links, blocks, strict=True)}
         store = self.tier.begin_store(stored, kept)
         if links:
@@ -102,7 +103,7 @@ class HostCopies:
 
     def _on_host(self, tokens: Tokens[Token], salt: str | None) -> tuple[list[int], list[Link]]:
         """The cached blocks that a prompt names, and what the host has behind them, without a gap."""
-        cache, size = self._changes.cache, self._changes.block_size
+        cache, size = self._state.cache, self._state.block_size
         hits = cache.longest_prefix(tokens, salt)
         parent, found = cache.links[hits[-1]] if hits else None, list[Link]()
         for start in range(len(hits) * size, (len(tokens) - 1) // size * size, size):
@@ -116,13 +117,13 @@ class HostCopies:
 
     def _begin_load(self, hits: Collection[int], links: Tokens[Link]) -> None:
         """Load into the blocks that go out next, but into none that the same prompt hits."""
-        changes = self._changes
-        blocks = list(islice((block for block in changes.pool.free_blocks if block not in hits), len(links)))
+        state = self._state
+        blocks = list(islice((block for block in state.pool.free_blocks if block not in hits), len(links)))
         if len(blocks) < len(links):
-            raise errors.NoRoomToLoad(needed=len(links), free=len(blocks), total=changes.total)
+            raise errors.NoRoomToLoad(needed=len(links), free=len(blocks), total=state.total)
         keys = [link.key for link in links]
         self.tier.touch(keys)
         for block in blocks:
             # A block that is written back takes no chunk of what is about to be loaded.
-            changes.evict_for_others(block, keys)
+            caching.evict_for_others(state, block, keys)
         self.tier.begin_load(dict(zip(keys, blocks, strict=True)))

@@ -1,7 +1,7 @@
 """What the host tier's transfers mean for the device's blocks: which are held, which go back, what comes in."""
 
-from pagedviz.engine.blocks.changes import BlockChanges
 from pagedviz.engine.blocks.hashing import Link
+from pagedviz.engine.blocks.state import CacheState
 from pagedviz.engine.log.events.transfers import BlockHash, BlockLoaded
 from pagedviz.engine.log.host_snapshot import Transfer
 from pagedviz.engine.policies.free_orders import Freed
@@ -14,10 +14,10 @@ class DeviceSide:
     block that a store lets go of is the next out of the free queue.
     """
 
-    def __init__(self, changes: BlockChanges) -> None:
+    def __init__(self, state: CacheState) -> None:
         self.host_links: dict[BlockHash, Link] = {}
         self.goes_out = False
-        self._changes = changes
+        self._state = state
         self._loading: dict[int, list[Link]] = {}  # by transfer: a chunk that fails for one load is not lost to another
 
     def hold(self, transfer: Transfer) -> None:
@@ -26,9 +26,9 @@ class DeviceSide:
             self._loading[transfer.transfer_id] = [self.host_links[key] for key in transfer.block_hashes]
         for key, block in zip(transfer.block_hashes, transfer.device_blocks, strict=True):
             if transfer.kind == "store":
-                self.host_links[key] = self._changes.cache.links[block]
-            self._changes.pool.take_hit(block)
-            self._changes.pinned.add(block)
+                self.host_links[key] = self._state.cache.links[block]
+            self._state.pool.take_hit(block)
+            self._state.pinned.add(block)
 
     def let_go(self, transfer: Transfer) -> tuple[int | None, ...]:
         """Unpin the device blocks of a transfer that has ended, the last first. Returns the places in the free queue of
@@ -40,16 +40,16 @@ class DeviceSide:
         return tuple(reversed(places))
 
     def _unpin(self, block: int, run: list[int]) -> int | None:
-        changes = self._changes
-        changes.pinned.remove(block)
-        if changes.pool.release(block):
+        state = self._state
+        state.pinned.remove(block)
+        if state.pool.release(block):
             return None
         if self.goes_out:
-            changes.pool.free_blocks.insert(block, None)
+            state.pool.free_blocks.insert(block, None)
             return 0
-        last_used = changes.last_used.pop(block, 0)
-        freed = Freed(block, block in changes.cache, (last_used, 0), run)
-        return changes.pool.put_back(freed, changes.profile.free_order)
+        last_used = state.last_used.pop(block, 0)
+        freed = Freed(block, block in state.cache, (last_used, 0), run)
+        return state.pool.put_back(freed, state.profile.free_order)
 
     def forget(self, block_hash: BlockHash) -> None:
         """The host has no copy of it any more."""
@@ -62,13 +62,13 @@ class DeviceSide:
             self._loaded(block, link)
 
     def _loaded(self, block: int, link: Link) -> None:
-        changes = self._changes
-        changes.pinned.remove(block)
-        changes.pool.release(block)
-        changes.cache.put(block, link)
-        changes.uses[block] = 1
-        place = changes.pool.put_back(Freed(block, True, (changes.engine_step, 0)), changes.profile.free_order)
-        changes.report(
+        state = self._state
+        state.pinned.remove(block)
+        state.pool.release(block)
+        state.cache.put(block, link)
+        state.uses[block] = 1
+        place = state.pool.put_back(Freed(block, True, (state.engine_step, 0)), state.profile.free_order)
+        state.report(
             BlockLoaded(
                 block=block,
                 block_hash=link.short,

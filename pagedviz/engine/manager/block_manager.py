@@ -1,21 +1,24 @@
 """The block manager: what can be asked of a serving engine's cache. Each public method is one operation.
 
 An operation that cannot be done raises a `CacheError` before it has changed anything; the changes themselves, and the
-events that report them, are in `blocks/changes`.
+events that report them, are in `blocks/changes/`.
 """
 
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Tokens
 
-from pagedviz.engine.blocks.changes import BlockChanges
+from pagedviz.engine.blocks.changes import allocation, caching, transfers, windows, writing
+from pagedviz.engine.blocks.changes import drafts as draft_changes
+from pagedviz.engine.blocks.freezing import freeze
 from pagedviz.engine.blocks.hashing import Link
 from pagedviz.engine.blocks.sequence import Sequence
+from pagedviz.engine.blocks.state import CacheState
 from pagedviz.engine.host_tier.copies import HostCopies, How
 from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.events.blocks import SequenceAdded, SequenceForked, SequenceFreed
 from pagedviz.engine.log.host_snapshot import Transfer
-from pagedviz.engine.log.snapshot import CachedBlock, Snapshot
+from pagedviz.engine.log.snapshot import Snapshot
 from pagedviz.engine.log.text import sentences
 from pagedviz.engine.manager import demand
 from pagedviz.engine.manager.demand import BlockDemand
@@ -47,7 +50,7 @@ class BlockManager:
         windows: Tokens[Window] = (None,),
         host_chunks: int = 0,
     ) -> None:
-        self.changes = changes = BlockChanges(
+        self.state = state = CacheState(
             block_size=block_size,
             num_blocks=num_blocks,
             free_blocks=free_blocks,
@@ -57,30 +60,30 @@ class BlockManager:
             report=report,
             windows=windows,
         )
-        self.block_size, self.windows, self.profile = block_size, changes.windows, profile
-        self.pool, self.host_pool = changes.pool, changes.host_pool
-        self.cache, self.sequences = changes.cache, changes.sequences
-        self.copies = HostCopies(changes, host_chunks, report) if host_chunks else None
-        self._room = Room(changes, auto_spill)
+        self.block_size, self.windows, self.profile = block_size, state.windows, profile
+        self.pool, self.host_pool = state.pool, state.host_pool
+        self.cache, self.sequences = state.cache, state.sequences
+        self.copies = HostCopies(state, host_chunks, report) if host_chunks else None
+        self._room = Room(state, auto_spill)
         self._report = report
 
     @property
     def engine_step(self) -> int:
         """The step that runs; a written token stamps it on its sequence."""
-        return self.changes.engine_step
+        return self.state.engine_step
 
     @engine_step.setter
     def engine_step(self, engine_step: int) -> None:
-        self.changes.engine_step = engine_step
+        self.state.engine_step = engine_step
 
     @property
     def total(self) -> int:
-        """See `BlockChanges.total`."""
-        return self.changes.total
+        """See `CacheState.total`."""
+        return self.state.total
 
     def blocks_for(self, num_tokens: int) -> int:
-        """See `BlockChanges.blocks_for`."""
-        return self.changes.blocks_for(num_tokens)
+        """See `CacheState.blocks_for`."""
+        return self.state.blocks_for(num_tokens)
 
     # --- what a user can do ---
 
@@ -102,7 +105,7 @@ class BlockManager:
 
     def demand(self, tokens: Tokens[Token], salt: str | None, seq_len: int, chunk: int | None = None) -> BlockDemand:
         """What a prompt takes if it is admitted now; see `demand.of_prompt`. Changes nothing."""
-        return demand.of_prompt(self.changes, tokens, salt, seq_len, chunk)
+        return demand.of_prompt(self.state, tokens, salt, seq_len, chunk)
 
     def admit(
         self,
@@ -131,104 +134,92 @@ class BlockManager:
         links: list[Link] = []
         if any(None in row for row in prompt.hits):
             links = demand.links(tokens, salt, self.block_size, len(prompt.hits[0]))
-            self.changes.take_null_block(held)
+            windows.take_null_block(self.state, held)
         for group, row in enumerate(prompt.hits):
             num_skipped = row.count(None)
             if num_skipped:
-                self.changes.skip(seq, links[:num_skipped], group)
+                windows.skip(self.state, seq, links[:num_skipped], group)
             for block in row[num_skipped:]:
                 assert block is not None
-                self.changes.hit(seq, block, len(tokens), group)
+                caching.hit(self.state, seq, block, len(tokens), group)
         wanted = f"a prompt of {seq_len}" if seq_len == len(tokens) else f"the first {seq_len} of a prompt"
         reason = f"{wanted} needs ceil({seq_len} / {self.block_size}) = {prompt.num_blocks}"
         if prompt.hits[0]:
             reason += f", {len(prompt.hits[0])} of them cached"
-        self._allocate_up_to(seq, prompt.num_blocks, reason)
-        self.changes.schedule(seq, tokens[prompt.num_hit_tokens : until])
+        allocation.allocate_up_to(self.state, seq, prompt.num_blocks, reason)
+        writing.schedule(self.state, seq, tokens[prompt.num_hit_tokens : until])
 
     def extend(self, seq_id: str, tokens: Tokens[Token]) -> None:
         """Schedule more tokens, the sequence's drafts last: let go of what is out of the window, copy a shared tail,
         then take blocks for what does not fit behind it."""
         self.reserve(seq_id, len(tokens))
         seq = self.sequences[seq_id]
-        if self.changes.has_window:
-            self.changes.take_null_block()
-            self.changes.let_go_out_of_window(seq)
+        if self.state.has_window:
+            windows.take_null_block(self.state)
+            windows.let_go(self.state, seq)
         if seq.seq_len % self.block_size:
-            self.changes.make_writable(seq)
+            allocation.make_writable(self.state, seq)
         seq_len = seq.seq_len + len(tokens)
-        needed = self.changes.blocks_for(seq_len)
+        needed = self.state.blocks_for(seq_len)
         if len(seq.block_table) < needed:
             reason = "its last block is full"
             if len(tokens) > 1:
                 many = sentences.count(len(tokens), "token")
                 reason = f"{seq.seq_len} + {many} need ceil({seq_len} / {self.block_size}) = {needed}"
-            self._allocate_up_to(seq, needed, reason)
-        self.changes.schedule(seq, tokens)
-
-    def _allocate_up_to(self, seq: Sequence, num_blocks: int, reason: str) -> None:
-        for group, row in enumerate(seq.block_tables):
-            while len(row) < num_blocks:
-                self.changes.allocate(seq, reason, group)
+            allocation.allocate_up_to(self.state, seq, needed, reason)
+        writing.schedule(self.state, seq, tokens)
 
     def draft(self, seq_id: str, token: Token, drafts: Tokens[Token], confidences: Tokens[float] = ()) -> None:
         """Schedule the token that the model says next, and drafts behind it, for one launch that verifies them."""
         self.reserve(seq_id, 1 + len(drafts))
         seq = self.sequences[seq_id]
-        self.changes.propose(seq, seq.seq_len + 1, drafts, confidences)
+        draft_changes.propose(self.state, seq, seq.seq_len + 1, drafts, confidences)
         self.extend(seq_id, [token, *drafts])
 
     def propose(self, seq_id: str, drafts: Tokens[Token], confidences: Tokens[float]) -> None:
         """Keep drafts for the next launch of a sequence, behind its newest token, which is in no slot yet."""
-        seq = self.changes.find(seq_id)
-        self.changes.propose(seq, seq.seq_len + 1, drafts, confidences)
+        seq = self.state.find(seq_id)
+        draft_changes.propose(self.state, seq, seq.seq_len + 1, drafts, confidences)
 
     def drop_drafts(self, seq_id: str, keep: int, reason: str) -> None:
         """Keep the first few drafts of a sequence only, if it has more. Its blocks stay its own."""
-        seq = self.changes.find(seq_id)
+        seq = self.state.find(seq_id)
         if len(seq.drafts) > keep:
-            self.changes.drop_drafts(seq, keep, reason)
+            draft_changes.drop(self.state, seq, keep, reason)
 
     def verify(self, seq_id: str, num_accepted: int) -> None:
         """Keep so many of the drafts that the last launch wrote, and take back the others. Their blocks stay for what
         comes next, or are freed at once, as the profile says."""
-        seq = self.changes.find(seq_id)
-        self.changes.verified(seq, num_accepted)
+        seq = self.state.find(seq_id)
+        draft_changes.verify(self.state, seq, num_accepted)
         if self.profile.publish("written"):
-            self.changes.publish(seq)
-            self.changes.offer_computed(seq)
+            caching.publish(self.state, seq)
+            caching.offer_computed(self.state, seq)
         entries = len(seq.block_table)
-        keep = self.profile.rollback(entries, self.changes.blocks_for(seq.seq_len))
-        for group, row in enumerate(seq.block_tables):
-            run: dict[str, list[int]] = {"device": []}
-            while len(row) > keep:
-                self.changes.release_last(seq, run, group)
+        keep = self.profile.rollback(entries, self.state.blocks_for(seq.seq_len))
+        for group in range(len(self.windows)):
+            allocation.release_behind(self.state, seq, keep, group)
 
     def unschedule(self, seq_id: str) -> None:
         """Take back what a sequence was scheduled; its blocks stay its own."""
-        seq = self.changes.find(seq_id)
-        for j in range(seq.seq_len // self.block_size, len(seq.links)):
-            for group in range(len(self.windows)):
-                self.changes.forget_pending(self.changes.on_device(seq, j, group))
-        del seq.links[seq.seq_len // self.block_size :]
-        seq.scheduled = ()
+        writing.unschedule(self.state, self.state.find(seq_id))
 
     def movable(self, *seq_ids: str) -> list[int]:
         """The device blocks that a spill of these sequences together would move now."""
-        sequences = [self.changes.find(seq_id) for seq_id in seq_ids]
+        sequences = [self.state.find(seq_id) for seq_id in seq_ids]
         return self._room.movable(sequences, self._room.residents() - set(seq_ids))
 
     def must_be_there(self, seq_id: str) -> None:
         """Raise unless there is such a sequence."""
-        self.changes.find(seq_id)
+        self.state.find(seq_id)
 
     def write(self, seq_ids: Iterable[str]) -> None:
         """One launch: each of these sequences writes what it was scheduled, in this order."""
-        self.changes.write([self.sequences[seq_id] for seq_id in seq_ids])
+        writing.write(self.state, [self.sequences[seq_id] for seq_id in seq_ids])
 
     def must_be_writable(self, seq_id: str) -> None:
         """Raise unless a sequence is on the device and has no drafts that wait for their launch. Moves nothing."""
-        seq = self.changes.find(seq_id)
+        seq = self.state.find(seq_id)
         if not seq.is_resident:
             raise errors.NotResident(seq_id=seq_id, host_blocks=seq.host_blocks)
         self._must_be_at_rest(seq)
@@ -237,23 +228,23 @@ class BlockManager:
         """Make sure that `num_tokens` more can be written to a resident sequence, or raise. Takes no block yet."""
         self.must_be_writable(seq_id)
         seq = self.sequences[seq_id]
-        needed, alone = demand.of_more(self.changes, seq, num_tokens)
+        needed, alone = demand.of_more(self.state, seq, num_tokens)
         self._room.make(seq_id, needed, alone)
 
     def fork(self, parent_id: str, seq_id: str, managed: bool = False) -> None:
         """Make a sequence that shares every block of its parent, the partly filled one too. No block is taken."""
-        parent = self.changes.find(parent_id)
+        parent = self.state.find(parent_id)
         if seq_id in self.sequences:
             raise errors.DuplicateSequence(seq_id=seq_id)
         if not self.profile.fork:
             raise errors.ForkUnsupported(seq_id=seq_id, profile=self.profile.name)
         self._must_have_one_table(parent)
         self._must_be_at_rest(parent)
-        skipped, null_block = parent.num_skipped[0], self.changes.null_block
+        skipped, null_block = parent.num_skipped[0], self.state.null_block
         child = self.sequences[seq_id] = Sequence(
             seq_id, last_scheduled=parent.last_scheduled, salt=parent.salt, managed=managed
         )
-        num_blocks = self.changes.blocks_for(parent.seq_len)  # one that was reserved and holds nothing is not shared
+        num_blocks = self.state.blocks_for(parent.seq_len)  # one that was reserved and holds nothing is not shared
         if skipped:
             assert null_block is not None
             child.skip(null_block, skipped)
@@ -263,21 +254,19 @@ class BlockManager:
             SequenceForked(seq_id=seq_id, parent=parent_id, num_blocks=num_blocks - skipped, num_skipped=skipped)
         )
         for j in range(skipped, num_blocks):
-            self.changes.share(child, parent, j)
+            allocation.share(self.state, child, parent, j)
 
     def free(self, seq_id: str) -> None:
         """Finish a sequence: let go of its blocks from the last to the first, and forget it."""
-        seq = self.changes.find(seq_id)
-        for group, row in enumerate(seq.block_tables):
-            runs: dict[str, list[int]] = {"device": [], "host": []}
-            while len(row) > seq.num_skipped[group]:
-                self.changes.release_last(seq, runs, group)
+        seq = self.state.find(seq_id)
+        for group, num_skipped in enumerate(seq.num_skipped):
+            allocation.release_behind(self.state, seq, num_skipped, group)
         del self.sequences[seq_id]
         self._report(SequenceFreed(seq_id=seq_id))
 
     def spill(self, *seq_ids: str) -> None:
         """Move to the host all blocks of these sequences that no other resident sequence names: all, or none."""
-        first, *_ = sequences = [self.changes.find(seq_id) for seq_id in seq_ids]
+        first, *_ = sequences = [self.state.find(seq_id) for seq_id in seq_ids]
         for seq in sequences:
             self._must_have_one_table(seq)
             self._must_be_at_rest(seq)
@@ -285,7 +274,7 @@ class BlockManager:
         if not on_device:
             raise errors.AlreadySpilled(seq_id=first.seq_id)
         blocks = self.movable(*seq_ids)
-        if not blocks and (held := self.changes.pinned.intersection(on_device)):
+        if not blocks and (held := self.state.pinned.intersection(on_device)):
             raise errors.BlockInTransfer(block=min(held))
         if not blocks:
             raise errors.SharedWithResident(seq_id=first.seq_id, blocks=on_device)
@@ -298,70 +287,42 @@ class BlockManager:
             )
         for seq in sequences:
             own = [block for block in seq.device_blocks if block in blocks]
-            self.changes.spill_blocks(seq, own, f"{seq.seq_id} was asked to leave the device")
+            transfers.spill(self.state, seq, own, f"{seq.seq_id} was asked to leave the device")
 
     def reload(self, seq_id: str) -> None:
         """Bring all of a sequence's blocks back to the device, to whichever blocks are free."""
-        seq = self.changes.find(seq_id)
+        seq = self.state.find(seq_id)
         if seq.is_resident:
             raise errors.AlreadyResident(seq_id=seq_id)
         self._room.make(seq_id, len(seq.host_blocks), alone=len(seq.block_table) - seq.num_skipped[0])
         reloaded = [j for j, host_block in enumerate(seq.host_table) if host_block is not None]
         for host_block in seq.host_blocks:
-            self.changes.reload_block(seq, host_block)
+            transfers.reload(self.state, seq, host_block)
         for j in reloaded:
             if j < len(seq.links) and self.cache.find(seq.links[j]) is None:
-                self.changes.cache_block(seq, j)
+                caching.cache_block(self.state, seq, j)
 
     def longest_prefix(self, tokens: Tokens[Token], salt: str | None = None) -> list[int | None]:
         """The cached blocks that a prompt would name now in group 0, from its block 0 on. Changes nothing."""
-        return demand.hits(self.changes, tokens, salt)[0]
+        return demand.hits(self.state, tokens, salt)[0]
 
     def reset_prefix_cache(self) -> None:
         """Forget every cached prefix, as after new weights. Refused while a block is in use, as vLLM and SGLang do.
 
         A sequence in use goes on with K and V of before, so a hash that it publishes later would be a lie.
         """
-        in_use = self.pool.num_blocks - (self.changes.null_block is not None) - len(self.pool.free_blocks)
-        if self.sequences or self.changes.pinned:
+        in_use = self.pool.num_blocks - (self.state.null_block is not None) - len(self.pool.free_blocks)
+        if self.sequences or self.state.pinned:
             raise errors.BlocksInUse(in_use=in_use + self.host_pool.num_blocks - len(self.host_pool.free_blocks))
         reason = "all cached prefixes were reset"
         for block in list(self.cache.links):
-            self.changes.evict(block, reason)
+            caching.evict(self.state, block, reason)
         if self.copies:
             self.copies.tier.clear(reason)
 
     def snapshot(self) -> Snapshot:
         """The state now, frozen."""
-        sequences = self.sequences.values()
-        return Snapshot(
-            block_size=self.block_size,
-            num_blocks=self.pool.num_blocks,
-            host_blocks=self.host_pool.num_blocks,
-            null_block=self.changes.null_block,
-            block_tables={seq.seq_id: tuple(seq.block_table) for seq in sequences},
-            host_tables={seq.seq_id: tuple(seq.host_table) for seq in sequences},
-            tokens={seq.seq_id: tuple(seq.tokens) for seq in sequences},
-            last_scheduled={seq.seq_id: seq.last_scheduled for seq in sequences},
-            ref_counts={block: count for block, count in enumerate(self.pool.ref_count) if count},
-            host_ref_counts={block: count for block, count in enumerate(self.host_pool.ref_count) if count},
-            pinned=tuple(sorted(self.changes.pinned)),
-            free_blocks=tuple(self.pool.free_blocks),
-            host_free_blocks=tuple(self.host_pool.free_blocks),
-            salts={seq.seq_id: seq.salt for seq in sequences},
-            cached={
-                block: CachedBlock(link.short, link.parent_short, link.tokens, link.salt, self.cache.groups[block])
-                for block, link in self.cache.links.items()
-            },
-            windows=self.windows,
-            group_tables=tuple(
-                {seq.seq_id: tuple(seq.block_tables[group]) for seq in sequences}
-                for group in range(1, len(self.windows))
-            ),
-            drafted={seq.seq_id: seq.drafts for seq in sequences if seq.drafts},
-            unverified={seq.seq_id: seq.unverified for seq in sequences if seq.unverified},
-            tier=self.copies.tier.snapshot() if self.copies else None,
-        )
+        return freeze(self.state, self.copies.tier.snapshot() if self.copies else None)
 
     # --- the host tier ---
 

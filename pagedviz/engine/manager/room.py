@@ -2,29 +2,30 @@
 
 from collections.abc import Collection, Iterable
 
-from pagedviz.engine.blocks.changes import BlockChanges
+from pagedviz.engine.blocks.changes import transfers
 from pagedviz.engine.blocks.sequence import Sequence
+from pagedviz.engine.blocks.state import CacheState
 from pagedviz.engine.log import errors
 
 
 class Room:
     """Makes room for blocks that are to be taken, or refuses with the numbers."""
 
-    def __init__(self, changes: BlockChanges, auto_spill: bool) -> None:
-        self._changes = changes
+    def __init__(self, state: CacheState, auto_spill: bool) -> None:
+        self._state = state
         self._auto_spill = auto_spill
 
     def residents(self) -> set[str]:
         """The sequences that lie on the device whole."""
-        return {seq.seq_id for seq in self._changes.sequences.values() if seq.is_resident}
+        return {seq.seq_id for seq in self._state.sequences.values() if seq.is_resident}
 
     def movable(self, sequences: Iterable[Sequence], residents: set[str], held: Collection[int] = ()) -> list[int]:
         """Device blocks of `sequences` that none of `residents` names, that no transfer is at and that are not `held`,
         in table order."""
         kept = (
-            {block for other in residents for block in self._changes.sequences[other].device_blocks}
+            {block for other in residents for block in self._state.sequences[other].device_blocks}
             | set(held)
-            | self._changes.pinned
+            | self._state.pinned
         )
         return list(dict.fromkeys(block for seq in sequences for block in seq.device_blocks if block not in kept))
 
@@ -34,18 +35,18 @@ class Room:
         `alone` is what the sequence takes with no other in the pool: more than the pool has can never fit. Blocks
         that it is about to hit are `held`, so they stay on the device.
         """
-        free = len(self._changes.pool.free_blocks)
+        free = len(self._state.pool.free_blocks)
         if needed <= free:
             return
-        total = self._changes.total
+        total = self._state.total
         if alone > total:
             raise errors.NeverFits(seq_id=seq_id, needed=alone, total=total)
         plan = self._spill_plan(seq_id, needed - free, held) if self._auto_spill else None
         if plan is None:
             raise errors.NoFreeBlocks(seq_id=seq_id, needed=needed, free=free, total=total)
         for victim, blocks in plan:
-            self._changes.spill_blocks(
-                victim, blocks, f"{seq_id} needs room and {victim.seq_id} was scheduled longest ago"
+            transfers.spill(
+                self._state, victim, blocks, f"{seq_id} needs room and {victim.seq_id} was scheduled longest ago"
             )
 
     def _spill_plan(self, seq_id: str, missing: int, held: Collection[int]) -> list[tuple[Sequence, list[int]]] | None:
@@ -53,11 +54,11 @@ class Room:
 
         None when the host has too little room or too few blocks can move. What `seq_id` names stays on the device.
         """
-        residents = self.residents() | ({seq_id} & self._changes.sequences.keys())
-        host_room = len(self._changes.host_pool.free_blocks)
+        residents = self.residents() | ({seq_id} & self._state.sequences.keys())
+        host_room = len(self._state.host_pool.free_blocks)
         moved: set[int] = set()
         plan: list[tuple[Sequence, list[int]]] = []
-        for victim in sorted(self._changes.sequences.values(), key=lambda seq: seq.last_scheduled):
+        for victim in sorted(self._state.sequences.values(), key=lambda seq: seq.last_scheduled):
             if len(moved) >= missing:
                 break
             if victim.seq_id == seq_id or victim.managed or victim.drafts:

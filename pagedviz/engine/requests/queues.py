@@ -28,7 +28,7 @@ class RequestQueues:
         self.scheduled: dict[str, int] = {}
         self.engine_step = 0
         self.token_budget = 0
-        self._report = report
+        self.report = report
 
     def submit(
         self,
@@ -56,7 +56,7 @@ class RequestQueues:
         self._must_ever_fit(request)
         self.requests[seq_id] = request
         self.waiting.append(seq_id)
-        self._report(
+        self.report(
             RequestSubmitted(
                 seq_id=seq_id,
                 tokens=request.prompt,
@@ -75,9 +75,9 @@ class RequestQueues:
         if seq_id not in unfinished:
             raise errors.UnknownRequest(seq_id=seq_id, known=", ".join(unfinished) or "none at all")
         request = self.requests[seq_id]
-        self._take_out(request)
-        self._report(RequestAborted(seq_id, len(request.output)))
-        self._free(request)
+        self.take_out(request)
+        self.report(RequestAborted(seq_id, len(request.output)))
+        self.free(request)
 
     def owns(self, seq_id: str) -> bool:
         """Whether this names an unfinished request or one of its sequences. Only the scheduler changes these."""
@@ -107,29 +107,42 @@ class RequestQueues:
             token_budget=self.token_budget,
         )
 
-    # --- used by the scheduler ---
+    # --- used by the scheduler and for its outputs ---
 
-    def _live(self, request: Request) -> list[str]:
+    def live(self, request: Request) -> list[str]:
         """The sequences of a request that have a block table."""
         return [seq_id for seq_id in request.outputs if seq_id in self.manager.sequences]
 
-    def _take_out(self, request: Request) -> int:
+    def request_of(self, seq_id: str) -> Request:
+        """The running request that a sequence belongs to."""
+        return next(self.requests[name] for name in self.running if seq_id in self.requests[name].outputs)
+
+    def computed(self, request: Request) -> int:
+        """How many of its tokens the cache holds, the same for each of its sequences. Drafts do not count."""
+        seq = self.manager.sequences[request.first]
+        return seq.seq_len - seq.unverified
+
+    def left(self, request: Request) -> int:
+        """How many known tokens each of its sequences has not computed."""
+        return len(request.to_compute) - self.computed(request)
+
+    def take_out(self, request: Request) -> int:
         """Take a request out of its queue and out of the launch. Return how many tokens it would have computed."""
         for queue in (self.waiting, self.running, self.swapped):
             if request.seq_id in queue:
                 queue.remove(request.seq_id)
         return sum(self.scheduled.pop(seq_id, 0) for seq_id in request.outputs)
 
-    def _free(self, request: Request) -> None:
+    def free(self, request: Request) -> None:
         """Free all blocks of a request."""
         request.forked = False
-        for seq_id in self._live(request):
+        for seq_id in self.live(request):
             self.manager.free(seq_id)
 
-    def _finish(self, request: Request) -> None:
-        self._take_out(request)
-        self._report(RequestFinished(request.seq_id, request.num_tokens))
-        self._free(request)
+    def finish(self, request: Request) -> None:
+        self.take_out(request)
+        self.report(RequestFinished(request.seq_id, request.num_tokens))
+        self.free(request)
 
     @property
     def _watermark(self) -> int:

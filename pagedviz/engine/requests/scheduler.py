@@ -1,31 +1,27 @@
 """The scheduler decides which requests compute how many tokens in each engine step, and gives them their blocks.
 
-A step is `schedule`, then the launch (`write`), then the outputs (`fork`, `sampled`, `expand`). The scheduler drives a
-block manager. Like the manager, it reports one event for each change.
+A step is `schedule`, then the launch (`write`), then what its outputs change (`outputs`). The scheduler drives a block
+manager. Like the manager, it reports one event for each change.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.log.events.requests import (
-    BeamsChosen,
     RequestAdmitted,
     RequestDropped,
-    RequestForked,
     RequestPreempted,
     RequestScheduled,
     RequestSwappedIn,
     RequestWaits,
     StepStarted,
-    TokensSampled,
 )
 from pagedviz.engine.log.text import sentences
 from pagedviz.engine.manager.block_manager import BlockManager
 from pagedviz.engine.policies.admission import AdmissionInput
 from pagedviz.engine.policies.limits import Limits, Speculation
 from pagedviz.engine.policies.orders import Waiting
-from pagedviz.engine.requests import beams
 from pagedviz.engine.requests.queues import RequestQueues
 from pagedviz.engine.requests.request import Request
 
@@ -60,7 +56,7 @@ class Scheduler(RequestQueues):
         self.token_budget = self._budget_left = self.limits.max_num_batched_tokens
         self._drafts_left = self.speculation.load_limit
         self.scheduled = {}
-        self._report(StepStarted(self.engine_step, self.token_budget))
+        self.report(StepStarted(self.engine_step, self.token_budget))
         self.manager.finish_transfers()
         self._calm_steps += 1
         self.preempted = False
@@ -76,99 +72,16 @@ class Scheduler(RequestQueues):
         if self.scheduled:
             self.manager.write(self.scheduled)
 
-    def fork(self) -> None:
-        """Fork each request of several sequences when its prompt has just been computed."""
-        for name in list(self.running):
-            request = self.requests[name]
-            computed = request.first in self.scheduled and self._computed(request) == len(request.prompt)
-            if request.width == 1 or request.forked or not computed:
-                continue
-            request.forked = True
-            if len(request.outputs) < request.samples:
-                more = {request.new_name(): list[Token]() for _ in range(request.samples - 1)}
-                request.outputs |= more
-            if len(request.outputs) > 1:
-                self._report(RequestForked(name, tuple(request.outputs)))
-            for seq_id in list(request.outputs)[1:]:
-                self.manager.fork(request.first, seq_id, managed=True)
-
-    def due(self) -> list[str]:
-        """The sequences that have just computed their newest known token. The model has an output for each of them."""
-        return [
-            seq_id
-            for name in self.running
-            for seq_id in self._live(self.requests[name])
-            if self.requests[name].first in self.scheduled and not self._left(self.requests[name])
-        ]
-
-    def request_of(self, seq_id: str) -> Request:
-        """The running request that a sequence belongs to."""
-        return next(self.requests[name] for name in self.running if seq_id in self.requests[name].outputs)
-
-    def sampled(self, outputs: Mapping[str, Sequence[Token]]) -> None:
-        """Take the outputs of a launch: the accepted drafts of each sequence, and one more token. A request that has
-        all of its outputs is finished, and its blocks are freed."""
-        if not outputs:
-            return
-        for seq_id, tokens in outputs.items():
-            if self.manager.sequences[seq_id].unverified:
-                self.manager.verify(seq_id, len(tokens) - 1)
-        for seq_id, tokens in outputs.items():
-            self.request_of(seq_id).outputs[seq_id] += tokens
-        said = sentences.named([f"{seq_id} says “{' '.join(map(str, tokens))}”" for seq_id, tokens in outputs.items()])
-        all_tokens = tuple(map(tuple, outputs.values()))
-        self._report(TokensSampled(seq_ids=tuple(outputs), tokens=all_tokens, said=said))
-        self._finish_complete(outputs)
-
-    def expand(self, name: str, candidates: Mapping[str, beams.Candidates]) -> None:
-        """Keep the likeliest continuations of a request's beams. A beam with several of them is forked; a beam with
-        none is freed."""
-        request = self.requests[name]
-        chosen, outputs, scores = beams.likeliest(request.scores, candidates, request.beams), {}, {}
-        for beam in chosen:
-            seq_id = beam.parent if beam.parent not in outputs else request.new_name()
-            outputs[seq_id] = [*request.outputs[beam.parent], beam.token]
-            scores[seq_id] = beam.score
-        pruned = [seq_id for seq_id in request.outputs if seq_id not in outputs]
-        request.outputs, request.scores = outputs, scores
-        for seq_id in pruned:
-            self.scheduled.pop(seq_id)
-        said = sentences.named([f"{seq_id} “{beam.token}”" for seq_id, beam in zip(outputs, chosen, strict=True)])
-        parents, tokens, sums = zip(*chosen, strict=True)
-        self._report(
-            BeamsChosen(
-                seq_id=name,
-                seq_ids=tuple(outputs),
-                parents=parents,
-                tokens=tokens,
-                scores=sums,
-                pruned=tuple(pruned),
-                said=said,
-            )
-        )
-        for seq_id, parent in zip(outputs, parents, strict=True):
-            if seq_id != parent:
-                self.manager.fork(parent, seq_id, managed=True)
-        for seq_id in pruned:
-            self.manager.free(seq_id)
-        request.forked = True
-        self._finish_complete(outputs)
-
-    def propose(self, seq_id: str, drafts: Sequence[Token], confidences: Sequence[float]) -> None:
-        """Put drafts behind the newest token of a sequence. Its next launch verifies them."""
-        if drafts:
-            self.manager.propose(seq_id, drafts, confidences)
-
     def num_drafts(self, seq_id: str) -> int:
         """How many drafts a sequence should get: no more than its missing outputs less one, and none if its request has
         several sequences."""
         request = self.request_of(seq_id)
         return min(self.speculation.num_drafts, request.outputs_left - 1) if request.width == 1 else 0
 
-    def _finish_complete(self, seq_ids: Mapping[str, object]) -> None:
-        for request in {id(r): r for r in map(self.request_of, seq_ids)}.values():
-            if not request.outputs_left:
-                self._finish(request)
+    def propose(self, seq_id: str, drafts: Sequence[Token], confidences: Sequence[float]) -> None:
+        """Put drafts behind the newest token of a sequence. Its next launch verifies them."""
+        if drafts:
+            self.manager.propose(seq_id, drafts, confidences)
 
     # --- what a batching calls (`policies.batching.Step`) ---
 
@@ -181,7 +94,7 @@ class Scheduler(RequestQueues):
         return bool(self.running)
 
     def continue_prefills(self) -> None:
-        self._continue(lambda request: self._computed(request) < request.prefill_until)
+        self._continue(lambda request: self.computed(request) < request.prefill_until)
 
     def continue_running(self) -> None:
         self._continue(lambda request: True)
@@ -191,7 +104,7 @@ class Scheduler(RequestQueues):
             request = self.requests[name]
             if self.preempted or not self._budget_left or self._has_no_seat(request):
                 return
-            num_tokens, live = self._chunk(request), self._live(request)
+            num_tokens, live = self._chunk(request), self.live(request)
             away = {block for seq_id in live for block in self.manager.sequences[seq_id].host_blocks}
             needed = len(away) + sum(self._growth(seq_id, num_tokens) for seq_id in live)
             if not num_tokens or self._reason_to_wait(request, needed, needed):
@@ -201,7 +114,7 @@ class Scheduler(RequestQueues):
                     self.manager.reload(seq_id)
             self.swapped.remove(name)
             self.running.append(name)
-            self._report(RequestSwappedIn(name))
+            self.report(RequestSwappedIn(name))
             if not self._extend(request, num_tokens):
                 return
 
@@ -215,7 +128,7 @@ class Scheduler(RequestQueues):
                 # Report a reason once. A step that schedules nothing reports it again.
                 if self._reasons.get(name) != reason or not self.scheduled:
                     self._reasons[name] = reason
-                    self._report(RequestWaits(name, reason))
+                    self.report(RequestWaits(name, reason))
                 # Later requests may overtake a request that waits for the host.
                 if reason != ON_ITS_WAY:
                     return
@@ -229,19 +142,10 @@ class Scheduler(RequestQueues):
     def _has_no_seat(self, request: Request) -> bool:
         return sum(self.requests[name].width for name in self.running) + request.width > self.limits.max_num_seqs
 
-    def _computed(self, request: Request) -> int:
-        """How many of its tokens the cache holds, the same for each of its sequences. Drafts do not count."""
-        seq = self.manager.sequences[request.first]
-        return seq.seq_len - seq.unverified
-
-    def _left(self, request: Request) -> int:
-        """How many known tokens each of its sequences has not computed."""
-        return len(request.to_compute) - self._computed(request)
-
     def _chunk(self, request: Request) -> int:
         """How many tokens each of its sequences computes next, the same for all."""
-        budget = self._budget_left // len(self._live(request))
-        return self.profile.chunking(self._left(request), budget, not self.scheduled)
+        budget = self._budget_left // len(self.live(request))
+        return self.profile.chunking(self.left(request), budget, not self.scheduled)
 
     def _growth(self, seq_id: str, num_tokens: int) -> int:
         """How many blocks a sequence needs for so many more tokens."""
@@ -265,8 +169,8 @@ class Scheduler(RequestQueues):
 
     def _extend(self, request: Request, num_tokens: int) -> bool:
         """Schedule the next tokens of a running request; preempt others if needed. False: it was preempted itself."""
-        for seq_id in self._live(request):
-            start = self._computed(request)
+        for seq_id in self.live(request):
+            start = self.computed(request)
             known = [*request.prompt, *request.outputs[seq_id]][start : start + num_tokens]
             drafts = self._drafts(seq_id, num_tokens)
             while not self._extended(seq_id, [*known, *drafts]):
@@ -326,7 +230,7 @@ class Scheduler(RequestQueues):
         self.running.append(request.seq_id)
         self._reasons.pop(request.seq_id, None)
         request.prefill_until = len(tokens)
-        self._report(RequestAdmitted(request.seq_id))
+        self.report(RequestAdmitted(request.seq_id))
         manager.admit(request.first, tokens, request.salt, until, seq_len=seq_len, managed=True)
         self._note_scheduled(request.first, num_tokens)
         return ""
@@ -348,7 +252,7 @@ class Scheduler(RequestQueues):
     def _note_scheduled(self, seq_id: str, num_tokens: int) -> None:
         self.scheduled[seq_id] = num_tokens
         self._budget_left -= num_tokens
-        self._report(RequestScheduled(seq_id, num_tokens, self._budget_left))
+        self.report(RequestScheduled(seq_id, num_tokens, self._budget_left))
 
     def _expected_blocks(self, request: Request) -> int:
         """How many blocks the outputs of this request and of the running ones will probably take.
@@ -363,11 +267,11 @@ class Scheduler(RequestQueues):
 
     def _preempt(self, victim: Request, requester: Request) -> None:
         self.preempted, self._calm_steps = True, 0
-        live = self._live(victim)
+        live = self.live(victim)
         moving, host_free = self.manager.movable(*live), len(self.manager.host_pool.free_blocks)
         how, why = self.profile.preemption(len(moving), host_free)
-        computed = self._computed(victim)
-        self._budget_left += self._take_out(victim)
+        computed = self.computed(victim)
+        self._budget_left += self.take_out(victim)
         if how == "swap":
             blocks = {block for seq_id in live for block in self.manager.sequences[seq_id].device_blocks}
             verb = "moves" if len(moving) == 1 else "move"
@@ -379,21 +283,21 @@ class Scheduler(RequestQueues):
             kept = sentences.count(len(victim.tokens), "token")
             then = f"It gives up its blocks{because}. It waits again, with the same {kept}"
             self.waiting.insert(0, victim.seq_id)
-        self._report(RequestPreempted(victim.seq_id, requester.seq_id, computed, how, then))
+        self.report(RequestPreempted(victim.seq_id, requester.seq_id, computed, how, then))
         for seq_id in live:
             self.manager.drop_drafts(seq_id, 0, "it was preempted")
             self.manager.unschedule(seq_id)
         if how == "swap":
             self.manager.spill(*live)
         else:
-            self._free(victim)
+            self.free(victim)
 
     def _clear_leftovers(self) -> bool:
         """Move blocks of a swapped request that stayed on the device because another sequence named them, and no longer
         does. False: there are none."""
         for name in reversed(self.swapped):
             request = self.requests[name]
-            live = self._live(request)
+            live = self.live(request)
             moving = self.manager.movable(*live)
             if moving:
                 if len(moving) <= len(self.manager.host_pool.free_blocks):
@@ -407,5 +311,5 @@ class Scheduler(RequestQueues):
         """Put a swapped request that cannot come back into the waiting queue. Its tokens are computed again."""
         self.swapped.remove(request.seq_id)
         self.waiting.insert(0, request.seq_id)
-        self._report(RequestDropped(request.seq_id, len(request.tokens), reason))
-        self._free(request)
+        self.report(RequestDropped(request.seq_id, len(request.tokens), reason))
+        self.free(request)

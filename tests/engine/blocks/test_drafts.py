@@ -4,6 +4,7 @@ import pytest
 
 from pagedviz.engine.log.errors import DraftsPending, NeverFits, NoFreeBlocks
 from pagedviz.engine.policies.limits import Speculation
+from pagedviz.engine.requests import outputs
 from tests.engine.engine_cases import Watched, refused
 from tests.engine.requests.request_cases import WatchedScheduler, generated
 
@@ -148,8 +149,8 @@ def serve(scheduler: WatchedScheduler, guess) -> list[int]:
         scheduler.schedule()
         launches.append(sum(scheduler.scheduled.values()))
         scheduler.write()
-        said = {seq_id: answers(scheduler, seq_id) for seq_id in scheduler.due()}
-        scheduler.sampled(said)
+        said = {seq_id: answers(scheduler, seq_id) for seq_id in outputs.due(scheduler)}
+        outputs.sampled(scheduler, said)
         for seq_id in said:
             if seq_id in scheduler.running:
                 known = scheduler.requests[seq_id].tokens

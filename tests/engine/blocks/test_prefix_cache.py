@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from pagedviz.engine.blocks import hashing
+from pagedviz.engine.blocks.changes.caching import evict
 from pagedviz.engine.log import errors
 from pagedviz.engine.log.events.blocks import (
     BlockAllocated,
@@ -152,7 +153,7 @@ def test_hits_end_at_the_first_gap():
 def test_middle_of_a_chain_alone_is_no_hit():
     cache = caching()
     cache.add("A", "abcdefgh")
-    cache.changes.evict(1, "the test says so")
+    evict(cache.state, 1, "the test says so")
     assert cache.longest_prefix("abcdefghi") == []
     assert cache.cached == {2}
 
@@ -160,7 +161,7 @@ def test_middle_of_a_chain_alone_is_no_hit():
 def test_child_behind_a_parent_that_was_cached_anew_is_found_again():
     cache = caching()
     cache.add("A", "abcdefgh")
-    cache.changes.evict(1, "the test says so")
+    evict(cache.state, 1, "the test says so")
     cache.add("B", "abcd")
     assert cache.longest_prefix("abcdefghi") == [3, 2]
 
@@ -327,7 +328,7 @@ def test_v1_hits_the_older_of_two_and_then_the_other():
     cache.add("B", "abcd")
     assert cache.table == {"A": [1], "B": [2]}
     assert cache.longest_prefix("abcde") == [1]
-    cache.changes.evict(1, "the test says so")
+    evict(cache.state, 1, "the test says so")
     assert cache.longest_prefix("abcde") == [2]
 
 

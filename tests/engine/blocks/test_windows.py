@@ -2,6 +2,7 @@
 
 import pytest
 
+from pagedviz.engine.blocks.changes import caching
 from pagedviz.engine.log.errors import NeverFits, NoFreeBlocks, SeveralTables
 from pagedviz.engine.policies.limits import Limits
 from pagedviz.engine.policies.windows import agreed_prefix, below_window, most_blocks, window_and_two_blocks
@@ -229,7 +230,7 @@ def test_the_null_block_is_none_that_the_same_prompt_hits(first):
     hit = cache.longest_prefix(range(9))[1]
     assert (cache.free_blocks[0] == hit) == (first == "hit")
     cache.add("q", range(9))
-    assert cache.table["q"][:2] == [cache.changes.null_block, hit]
+    assert cache.table["q"][:2] == [cache.state.null_block, hit]
 
 
 def test_a_forked_sequence_publishes_what_it_holds():
@@ -288,7 +289,7 @@ def test_what_one_group_has_lost_no_group_hits():
     cache.free("p")
     assert len(cache.longest_prefix(range(9))) == 2
     lost = next(b for b, entry in cache.snapshot().cached.items() if entry.group == 1 and 4 in entry.tokens)
-    cache.changes.evict(lost, "of the test")
+    caching.evict(cache.state, lost, "of the test")
     assert len(cache.longest_prefix(range(9))) == 1
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pagedviz.engine.blocks.changes import caching
 from pagedviz.engine.log.errors import (
     BlockInTransfer,
     BlocksInUse,
@@ -78,7 +79,7 @@ def test_a_block_that_is_still_being_stored_is_no_hit_on_the_host():
     cache.add("a", PROMPT)
     cache.store("a")
     for block in (3, 2, 1):
-        cache.changes.evict(block, "of the test")
+        caching.evict(cache.state, block, "of the test")
     with refused(cache, NothingToLoad, hit=0):
         cache.load([*PROMPT, "x"])
 

@@ -9,6 +9,7 @@ from pagedviz.engine.log.events.base import Event, Token
 from pagedviz.engine.manager.block_manager import BlockManager
 from pagedviz.engine.policies.limits import Limits, Speculation
 from pagedviz.engine.policies.profiles import PROFILES, policy
+from pagedviz.engine.requests import outputs
 from pagedviz.engine.requests.scheduler import Scheduler
 
 NO_DRAFTS = Speculation()
@@ -64,8 +65,8 @@ class WatchedScheduler(Scheduler):
         self.schedule()
         scheduled = dict(self.scheduled)
         self.write()
-        self.fork()
-        self.sampled({seq_id: (sample(seq_id),) for seq_id in self.due()})
+        outputs.fork(self)
+        outputs.sampled(self, {seq_id: (sample(seq_id),) for seq_id in outputs.due(self)})
         return scheduled
 
     @property

@@ -6,7 +6,7 @@ import pytest
 
 from pagedviz.engine.log.errors import DuplicateSequence, ForkUnsupported, NeverFits, OverBudget, TooWide
 from pagedviz.engine.policies.limits import Limits
-from pagedviz.engine.requests import beams
+from pagedviz.engine.requests import beams, outputs
 from tests.engine.requests.request_cases import WatchedScheduler, values
 
 PROMPT = list("abcdef")
@@ -35,12 +35,12 @@ def beam_step(scheduler: WatchedScheduler, name: str = "A") -> None:
     scheduler.manager.engine_step += 1
     scheduler.schedule()
     scheduler.write()
-    scheduler.fork()
-    due = [seq_id for seq_id in scheduler.due() if scheduler.request_of(seq_id).beams > 1]
-    said = {seq_id: ("t",) for seq_id in scheduler.due() if seq_id not in due}
+    outputs.fork(scheduler)
+    due = [seq_id for seq_id in outputs.due(scheduler) if scheduler.request_of(seq_id).beams > 1]
+    said = {seq_id: ("t",) for seq_id in outputs.due(scheduler) if seq_id not in due}
     if due:
-        scheduler.expand(name, {s: scores([*PROMPT, *scheduler.requests[name].outputs[s]]) for s in due})
-    scheduler.sampled(said)
+        outputs.expand(scheduler, name, {s: scores([*PROMPT, *scheduler.requests[name].outputs[s]]) for s in due})
+    outputs.sampled(scheduler, said)
 
 
 def finished(scheduler: WatchedScheduler) -> WatchedScheduler:

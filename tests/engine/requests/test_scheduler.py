@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 
+from pagedviz.engine.blocks.changes import caching
 from pagedviz.engine.log import errors
 from pagedviz.engine.policies.limits import Limits
 from tests.engine.requests.request_cases import WatchedScheduler
@@ -227,7 +228,7 @@ def test_tokens_behind_a_block_that_is_being_filled_come_with_the_launch_too():
     scheduler = WatchedScheduler(9, block_size=2, limits=Limits(100))
     scheduler.manager.add("old", "abcd")
     scheduler.manager.free("old")
-    scheduler.manager.changes.evict(1, "the test says so")  # only the second block of the chain is cached
+    caching.evict(scheduler.manager.state, 1, "the test says so")  # only the second block of the chain is cached
     scheduler.submit("A", "abcx", 2)
     scheduler.submit("B", "abcde", 2)
     scheduler.step()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import kernels
-from pagedviz.engine.blocks.changes import BlockChanges
+from pagedviz.engine.blocks.changes import allocation
 from pagedviz.engine.blocks.pool import BlockPool
 from pagedviz.engine.log.events.blocks import BlockFreed, BlockReleased, BlockShared
 from pagedviz.engine.log.events.transfers import BlockSpilled
@@ -81,7 +81,7 @@ def test_copy_of_the_first_layer_only_is_found(monkeypatch):
     ("tokens", "event"), [(("x",), "TokenWritten"), (("x", "y"), "TokensWritten")], ids=["one token", "several"]
 )
 def test_write_into_a_shared_block_is_found(monkeypatch, tokens, event):
-    monkeypatch.setattr(BlockChanges, "make_writable", lambda self, seq: None)
+    monkeypatch.setattr(allocation, "make_writable", lambda state, seq: None)
     kind, check, state = first_failure(*FORK_AND_WRITE[:2], Append("B", tokens), Append("A", ("y",)))
     slot = state.block_tables["B"][1] * 2 + 1
     assert kind == event

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pagedviz.engine.blocks.changes import BlockChanges
+from pagedviz.engine.blocks.changes import drafts
 from pagedviz.engine.policies.limits import Speculation
 from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.run.play import Player, planner
@@ -121,14 +121,14 @@ def test_one_slot_more_rolled_back_is_found(monkeypatch):
 
 def test_rolled_back_slot_that_is_read_is_found(monkeypatch):
     """The engine counts one rejected draft as kept: its slot is poisoned, and the next launch reads it."""
-    real = BlockChanges.verified
+    real = drafts.verify
 
-    def keep_one(self, seq, num_accepted):
+    def keep_one(state, seq, num_accepted):
         kept = seq.tokens[seq.seq_len - seq.unverified]
-        real(self, seq, num_accepted)
+        real(state, seq, num_accepted)
         seq.tokens.append(kept)
 
-    monkeypatch.setattr(BlockChanges, "verified", keep_one)
+    monkeypatch.setattr(drafts, "verify", keep_one)
     kind, check = first_failure()
     assert (kind, check.max_error, check.failed) == ("TokenWritten", None, ("A",))
 

@@ -140,7 +140,7 @@ def test_hit_behind_another_prefix_is_found_by_the_numbers_alone(monkeypatch):
 
 
 def test_hash_left_behind_when_a_block_goes_out_is_found(monkeypatch):
-    monkeypatch.setattr("pagedviz.engine.blocks.changes.BlockChanges.evict", lambda self, block, reason: None)
+    monkeypatch.setattr("pagedviz.engine.blocks.changes.caching.evict", lambda state, block, reason: None)
     kind, check = Played(Add("A", ABCDE), Free("A"), Add("B", tuple("u" * 15)), cache=CACHING).first_failure
     assert kind == "BlockAllocated"
     assert any("was handed out again and still has a hash" in sentence for sentence in check.broken)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pagedviz import probe
-from pagedviz.engine.blocks.changes import BlockChanges
+from pagedviz.engine.blocks.changes import windows
 from pagedviz.engine.blocks.prefix_cache import PrefixCache
 from pagedviz.model.vocabulary import VOCABULARY
 from pagedviz.runtime.cache.kv_cache import KVCache
@@ -181,8 +181,8 @@ def test_tables_and_slots_of_another_group_are_found(monkeypatch, what):
 
 def test_block_let_go_too_early_is_found(monkeypatch):
     """By the kernel, whatever the engine says of it itself."""
-    real = BlockChanges.window_ends
-    monkeypatch.setattr(BlockChanges, "window_ends", lambda self, seq: [n + 1 for n in real(self, seq)])
+    real = windows.ends
+    monkeypatch.setattr(windows, "ends", lambda *of: [n + 1 for n in real(*of)])
     played = Played(Add("A", WORDS), Append("A", ("i",)), cache=WINDOWED)
     wrote = [check for happening, check in played.steps if happening.event.kind == "TokenWritten"][-1]
     assert (wrote.max_error, wrote.failed) == (None, ("A",))
