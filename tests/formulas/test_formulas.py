@@ -58,7 +58,8 @@ def lines_in(case, kind, **fields):
 
 
 def test_every_kind_of_event_has_a_formula():
-    assert {event.kind for event, lines in played() if lines} == set(Event.kinds)
+    without = set(Event.kinds) - {event.kind for event, lines in played() if lines}
+    assert not without, f"no run of tests/run/run_cases.py shows a formula of {sorted(without)}"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from itertools import permutations
 import pytest
 
 from pagedviz.engine.policies.orders import Waiting, by_priority, first_come, longest_prefix_first
+from pagedviz.engine.policies.profiles import POLICIES
 
 WAITING = (
     Waiting("A", arrival=3, priority=1, num_hit_tokens=4),
@@ -15,15 +16,20 @@ WAITING = (
 )
 
 
-@pytest.mark.parametrize(
-    ("order", "served"), [(first_come, "DEACB"), (by_priority, "EBACD"), (longest_prefix_first, "BACDE")]
-)
+SERVED = {first_come: "DEACB", by_priority: "EBACD", longest_prefix_first: "BACDE"}
+
+
+def test_every_order_that_a_scenario_may_choose_is_tested():
+    assert {order.__name__ for order in SERVED} == {order.__name__ for order in POLICIES["order"]}
+
+
+@pytest.mark.parametrize(("order", "served"), SERVED.items())
 def test_order_depends_on_the_requests_alone_and_not_on_how_they_are_handed_over(order, served):
     for waiting in permutations(WAITING):
         assert "".join(request.seq_id for request in order(waiting)) == served
 
 
-@pytest.mark.parametrize("order", [first_come, by_priority, longest_prefix_first])
+@pytest.mark.parametrize("order", SERVED)
 def test_order_loses_no_request_and_leaves_the_queue_as_it_was(order):
     waiting = list(WAITING)
     assert sorted(request.seq_id for request in order(waiting)) == list("ABCDE")
