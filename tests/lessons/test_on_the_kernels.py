@@ -18,6 +18,11 @@ from tests.runtime.runner.runner_cases import ask
 NAMES = lesson.names()
 QUICK = "02_block_table"  # the one that `make quick` computes
 EVERY = [pytest.param(name, marks=[] if name == QUICK else pytest.mark.slow) for name in NAMES]
+SHORT = (QUICK, "03_attention_through_the_table", "08_prefix_caching")  # with a second seed also in the interpreter
+ANSWERED = [
+    *(pytest.param(name, None, marks=[] if name == QUICK else pytest.mark.slow) for name in NAMES),
+    *(pytest.param(name, 1, marks=pytest.mark.slow if name in SHORT else pytest.mark.gpu) for name in NAMES),
+]
 
 
 @functools.cache
@@ -49,8 +54,7 @@ def test_lesson_is_good_at_every_step_on_the_kernels(name):
     assert [check for check in checks if not check.ok] == []
 
 
-@pytest.mark.parametrize("seed", [None, 1])
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize(("name", "seed"), ANSWERED)
 def test_questions_are_answered_by_what_happens_next(name, seed):
     loaded = lesson.load(name, seed)
     questions = [placed for placed in loaded.pages if placed.page.question]

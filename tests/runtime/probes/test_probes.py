@@ -236,7 +236,7 @@ def test_block_behind_another_prefix_is_right_in_the_first_layer_only():
     assert (found["block"], found["own_block"]) == (state.block_tables["A"][1], state.block_tables["D"][1])
 
 
-@pytest.mark.parametrize("profile", ["vllm-v0", "vllm-v1"])
+@pytest.mark.parametrize("profile", ["vllm-v0", pytest.param("vllm-v1", marks=pytest.mark.gpu)])
 def test_unchained_hit_is_what_a_cache_with_a_hash_of_the_tokens_alone_computes(monkeypatch, profile):
     """With three layers, so that what the wrong block does to the tokens behind it is cached and attended to."""
     cache = {"num_layers": 3, "profile": profile, "prefix_caching": True}

@@ -20,7 +20,7 @@ ABCDE = tuple("abcde")
 COME_AND_GO = (Add("A", ABCDE), Free("A"), Add("B", (*ABCDE, "f")))
 
 
-@pytest.mark.parametrize("profile", ["vllm-v0", "vllm-v1", "nano-vllm"])
+@pytest.mark.parametrize("profile", [pytest.param("vllm-v0", marks=pytest.mark.gpu), "vllm-v1", "nano-vllm"])
 def test_every_step_is_good(profile):
     ops = (
         *COME_AND_GO,
