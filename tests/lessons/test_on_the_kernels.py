@@ -18,7 +18,7 @@ from tests.runtime.runner.runner_cases import ask
 NAMES = lesson.names()
 QUICK = "02_block_table"  # the one that `make quick` computes
 EVERY = [pytest.param(name, marks=[] if name == QUICK else pytest.mark.slow) for name in NAMES]
-SHORT = (QUICK, "03_attention_through_the_table", "08_prefix_caching")  # with a second seed also in the interpreter
+SHORT = (QUICK, "03_attention_through_the_table")  # with a second seed also in the interpreter
 ANSWERED = [
     *(pytest.param(name, None, marks=[] if name == QUICK else pytest.mark.slow) for name in NAMES),
     *(pytest.param(name, 1, marks=pytest.mark.slow if name in SHORT else pytest.mark.gpu) for name in NAMES),
@@ -73,7 +73,7 @@ def test_questions_are_answered_by_what_happens_next(name, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [None, 1])
+@pytest.mark.parametrize("seed", [None, pytest.param(1, marks=pytest.mark.gpu)])
 def test_prefix_caching_block_without_its_chain_is_wrong_from_the_second_layer_on(seed):
     loaded = lesson.load("08_prefix_caching", seed)
     (shown,) = [placed for placed in loaded.pages if placed.page.shows]

@@ -20,7 +20,10 @@ ABCDE = tuple("abcde")
 COME_AND_GO = (Add("A", ABCDE), Free("A"), Add("B", (*ABCDE, "f")))
 
 
-@pytest.mark.parametrize("profile", [pytest.param("vllm-v0", marks=pytest.mark.gpu), "vllm-v1", "nano-vllm"])
+ON_A_GPU = [pytest.param(profile, marks=pytest.mark.gpu) for profile in ("vllm-v0", "nano-vllm")]
+
+
+@pytest.mark.parametrize("profile", ["vllm-v1", *ON_A_GPU])
 def test_every_step_is_good(profile):
     ops = (
         *COME_AND_GO,

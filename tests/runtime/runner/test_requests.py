@@ -50,7 +50,10 @@ def test_a_block_that_the_same_launch_fills_is_attended_through_and_judged():
     assert [(w.seq_id, w.position) for w in launches(played)[0].writes] == [("A", 0), ("B", 4)]
 
 
-@pytest.mark.parametrize(("preemption", "prefix_caching"), [("recompute", False), ("recompute", True), ("swap", False)])
+@pytest.mark.parametrize(
+    ("preemption", "prefix_caching"),
+    [pytest.param("recompute", False, marks=pytest.mark.gpu), ("recompute", True), ("swap", False)],
+)
 def test_a_preempted_request_has_the_outputs_that_it_would_have_had(preemption, prefix_caching):
     ops = (Submit("A", tuple("abc"), 4), Submit("B", tuple("def"), 4), EngineSteps(40))
     config = {"prefix_caching": prefix_caching, "policies": (("preemption", preemption),), "host_blocks": 6}
