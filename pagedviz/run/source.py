@@ -33,8 +33,8 @@ def excerpt(source: SourceLine) -> dict[str, Any]:
     indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
     statements = {
         str(node.lineno): node.end_lineno
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr | ast.Assign | ast.Return | ast.Raise) and first <= node.lineno <= last
+        for node in ast.walk(around or tree)
+        if isinstance(node, ast.Expr | ast.Assign | ast.Return | ast.Raise)
         if node.end_lineno is not None and node.end_lineno > node.lineno
     }
     return {

@@ -2,4 +2,4 @@
 
 from pagedviz.engine.log.events import blocks, drafts, requests, transfers, windows
 
-FAMILIES = (blocks, windows, drafts, requests, transfers)
+__all__ = ["blocks", "drafts", "requests", "transfers", "windows"]
